@@ -1,0 +1,339 @@
+"""The paper's models, ready to train: se, conv, tick, deep_se, deep_conv, deep_tick; and a trained one made deeper.
+
+Images are (N, H, W, C), bytes or numbers between 0 and 1; inducing patches are chosen among theirs.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import ArrayLike, PRNGKeyArray
+
+from tickgp.gp.convolution import Convolutional, MultiOutputConvolutional, PatchResponse
+from tickgp.gp.covariances import Pointwise
+from tickgp.gp.images import check_images, to_pixels
+from tickgp.gp.inducing import InducingPatches, Initialiser, Places, choose_patches, choose_points
+from tickgp.gp.kernels import AbstractKernel, Matern32, SquaredExponential
+from tickgp.gp.layers import Layer
+from tickgp.gp.likelihoods import AbstractLikelihood
+from tickgp.gp.means import IdentityConv, Zero, principal_components
+from tickgp.gp.models import DeepGP
+from tickgp.gp.multioutput import Shared
+from tickgp.gp.params import Positive, Real, Triangular
+from tickgp.gp.patches import PatchGrid
+from tickgp.gp.variational import AbstractVariational, FullRank, MeanField, Sampling, SparseGP
+
+_FEW = 500
+"""How many images are sent through hidden layers to choose the inducing patches above them."""
+
+Size = int | tuple[int, int]
+
+
+def se(
+    images: ArrayLike,
+    likelihood: AbstractLikelihood,
+    *,
+    num_inducing: int = 1000,
+    key: PRNGKeyArray,
+    **settings: Any,
+) -> DeepGP:
+    """A GP with a squared-exponential kernel on raw pixels. Settings: those of `pointwise`."""
+    return pointwise(images, likelihood, depth=1, num_inducing=num_inducing, key=key, **settings)
+
+
+def conv(
+    images: ArrayLike,
+    likelihood: AbstractLikelihood,
+    *,
+    num_inducing: int = 1000,
+    key: PRNGKeyArray,
+    **settings: Any,
+) -> DeepGP:
+    """Conv-GP: a response to each patch, wherever it stands. Settings: those of `convolutional`."""
+    return convolutional(images, likelihood, depth=1, num_inducing=num_inducing, key=key, **settings)
+
+
+def tick(
+    images: ArrayLike,
+    likelihood: AbstractLikelihood,
+    *,
+    location: AbstractKernel | None = None,
+    num_inducing: int = 1000,
+    key: PRNGKeyArray,
+    **settings: Any,
+) -> DeepGP:
+    """TICK-GP: a response to each patch that depends on where it stands. Settings: those of `convolutional`."""
+    location = location or default_location()
+    return convolutional(images, likelihood, depth=1, location=location, num_inducing=num_inducing, key=key, **settings)
+
+
+def deep_se(
+    images: ArrayLike, likelihood: AbstractLikelihood, *, depth: int = 2, key: PRNGKeyArray, **settings: Any
+) -> DeepGP:
+    """A deep GP with squared-exponential kernels on raw pixels. Settings: those of `pointwise`."""
+    return pointwise(images, likelihood, depth=depth, key=key, **settings)
+
+
+def deep_conv(
+    images: ArrayLike, likelihood: AbstractLikelihood, *, depth: int = 2, key: PRNGKeyArray, **settings: Any
+) -> DeepGP:
+    """Deep Conv-GP: image-to-image layers below a Conv-GP. Settings: those of `convolutional`."""
+    return convolutional(images, likelihood, depth=depth, key=key, **settings)
+
+
+def deep_tick(
+    images: ArrayLike,
+    likelihood: AbstractLikelihood,
+    *,
+    depth: int = 2,
+    location: AbstractKernel | None = None,
+    key: PRNGKeyArray,
+    **settings: Any,
+) -> DeepGP:
+    """Deep TICK-GP: image-to-image layers below a TICK-GP. Settings: those of `convolutional`."""
+    location = location or default_location()
+    return convolutional(images, likelihood, depth=depth, location=location, key=key, **settings)
+
+
+def default_location(lengthscale: float = 3.0) -> Matern32:
+    """The paper's location kernel, Matérn-3/2. Its variance stays 1: the patch kernel has one already."""
+    return Matern32(Positive(1.0, trainable=False), lengthscale)
+
+
+def convolutional(
+    images: ArrayLike,
+    likelihood: AbstractLikelihood,
+    *,
+    depth: int = 1,
+    location: AbstractKernel | None = None,
+    patch_size: Size = 5,
+    stride: Size = 1,
+    hidden_stride: Size = 1,
+    channels: int = 10,
+    num_inducing: int = 384,
+    weights: bool = True,
+    variance: float = 5.0,
+    lengthscale: float | None = 1.0,
+    hidden_variance: float = 1.0,
+    hidden_lengthscale: float | None = 1.0,
+    hidden_q_mu: float = 0.01,
+    initialiser: Initialiser = "random",
+    places: Places = "true",
+    mean_field: bool = False,
+    sampling: Sampling = "correlated",
+    jitter: float = 1e-5,
+    key: PRNGKeyArray,
+) -> DeepGP:
+    """`depth` − 1 image-to-image layers, then a sum over patches with the `location` kernel.
+
+    Settings: see `image_layer` (those that start with hidden, and channels) and `class_layer`.
+    """
+    x = _pixels(images, depth)
+    keys = jax.random.split(key, depth)
+    layers: list[Layer] = []
+    for layer_key in keys[:-1]:
+        layer = image_layer(
+            x,
+            channels,
+            patch_size=patch_size,
+            stride=hidden_stride,
+            num_inducing=num_inducing,
+            variance=hidden_variance,
+            lengthscale=hidden_lengthscale,
+            q_mu=hidden_q_mu,
+            initialiser=initialiser,
+            mean_field=mean_field,
+            key=layer_key,
+        )
+        x = np.asarray(layer.mean(jnp.asarray(x[:_FEW]))).reshape(-1, *layer.output_shape)
+        layers.append(layer)
+    last = class_layer(
+        x,
+        likelihood.num_outputs,
+        patch_size=patch_size,
+        stride=stride,
+        num_inducing=num_inducing,
+        location=location,
+        weights=weights,
+        variance=variance,
+        lengthscale=lengthscale,
+        initialiser=initialiser,
+        places=places,
+        mean_field=mean_field,
+        key=keys[-1],
+    )
+    return DeepGP((*layers, last), likelihood, jitter=jitter, sampling=sampling)
+
+
+def pointwise(
+    images: ArrayLike,
+    likelihood: AbstractLikelihood,
+    *,
+    depth: int = 1,
+    width: int = 30,
+    num_inducing: int = 384,
+    variance: float = 5.0,
+    lengthscale: float | None = None,
+    initialiser: Initialiser = "random",
+    mean_field: bool = False,
+    sampling: Sampling = "correlated",
+    jitter: float = 1e-5,
+    key: PRNGKeyArray,
+) -> DeepGP:
+    """`depth` − 1 hidden layers of `width` outputs, each around a fixed linear (PCA) map, then the class scores.
+
+    All kernels are squared exponentials on whole images or vectors; settings as for `class_layer`.
+    """
+    x = _pixels(images, depth)
+    outputs = likelihood.num_outputs
+    layers: list[Layer] = []
+    for i, layer_key in enumerate(jax.random.split(key, depth)):
+        hidden = i < depth - 1
+        size = width if hidden else outputs
+        kernel = SquaredExponential(1.0 if hidden else variance, lengthscale or _half_median(x))
+        inducing = choose_points(x, num_inducing, kernel, how=initialiser, key=layer_key)
+        mean = principal_components(x, width) if hidden else Zero(outputs)
+        q = _initial_q(size, num_inducing, 1e-3 if hidden else 1.0, mean_field)
+        layers.append(Layer(SparseGP(Shared(Pointwise(kernel)), (inducing,), q), mean, (size,)))
+        x = np.asarray(mean(jnp.asarray(x)))
+    return DeepGP(tuple(layers), likelihood, jitter=jitter, sampling=sampling)
+
+
+def image_layer(
+    images: np.ndarray,
+    channels: int,
+    *,
+    patch_size: Size = 5,
+    stride: Size = 1,
+    num_inducing: int = 384,
+    variance: float = 1.0,
+    lengthscale: float | None = 1.0,
+    q_mu: float = 0.01,
+    initialiser: Initialiser = "random",
+    mean_field: bool = False,
+    key: PRNGKeyArray,
+) -> Layer:
+    """A hidden layer from images to images: an independent MOCK for each output channel, around the identity.
+
+    variance, lengthscale: of the patch kernel at the start; None takes half the median distance between patches.
+    q_mu: standard deviation of the noise in q's mean that tells the channels apart at the start; the paper's 0 leaves
+    them alike. mean_field: a diagonal q instead of a full one.
+    """
+    grid = PatchGrid(images.shape[1:], _pair(patch_size), _pair(stride))
+    key_inducing, key_q = jax.random.split(key)
+    response = PatchResponse(SquaredExponential(variance, lengthscale or _half_median(images, grid)))
+    inducing = choose_patches(grid, images, num_inducing, response, how=initialiser, key=key_inducing)
+    q = _initial_q(channels, num_inducing, 1e-3, mean_field)
+    noise = q_mu * jax.random.normal(key_q, (channels, num_inducing))
+    q = eqx.tree_at(lambda q: q.q_mu, q, Real(noise))
+    gp = SparseGP(Shared(MultiOutputConvolutional(grid, response)), (inducing,), q)
+    return Layer(gp, IdentityConv(grid, channels), (grid.rows, grid.columns, channels))
+
+
+def class_layer(
+    images: np.ndarray,
+    num_outputs: int,
+    *,
+    patch_size: Size = 5,
+    stride: Size = 1,
+    num_inducing: int = 384,
+    location: AbstractKernel | None = None,
+    weights: bool = True,
+    variance: float = 5.0,
+    lengthscale: float | None = 1.0,
+    initialiser: Initialiser = "random",
+    places: Places = "true",
+    mean_field: bool = False,
+    key: PRNGKeyArray,
+) -> Layer:
+    """A last layer from images to class scores: for each class an independent weighted sum over patch responses.
+
+    location: the kernel on the places of patches, which makes it a TICK-GP; places: how those of the inducing patches
+    start (see `choose_patches`). weights: learn a weight for each patch. The rest as for `image_layer`.
+    """
+    grid = PatchGrid(images.shape[1:], _pair(patch_size), _pair(stride))
+    response = PatchResponse(SquaredExponential(variance, lengthscale or _half_median(images, grid)), location)
+    where: Places = "none" if location is None else places
+    inducing = choose_patches(grid, images, num_inducing, response, how=initialiser, places=where, key=key)
+    covariance = Convolutional(grid, response, Real(jnp.ones(grid.num_patches)) if weights else None)
+    q = _initial_q(num_outputs, num_inducing, 1.0, mean_field)
+    return Layer(SparseGP(Shared(covariance), (inducing,), q), Zero(num_outputs), (num_outputs,))
+
+
+def warm_start(trained: DeepGP, images: ArrayLike, *, key: PRNGKeyArray, **settings: Any) -> DeepGP:
+    """A model one layer deeper: all layers of a trained deep convolutional GP, and a new one before its last.
+
+    The new layer starts as the identity, on patches of what the layers below it put out. The last layer then sees
+    smaller images: its patch weights go back to 1 and its inducing places are scaled to the new range; all else is
+    kept. Settings: those of `image_layer`, by default what the hidden layer below has.
+    Paper: three layers start from two.
+    """
+    *hidden, last = trained.layers
+    if not hidden or not isinstance(hidden[-1].mean, IdentityConv):
+        raise ValueError(
+            f"a warm start was asked from a model of {len(trained.layers)} layers; it needs a trained deep_conv or "
+            "deep_tick of at least two, because a layer more changes what a single one sees"
+        )
+    x = jnp.asarray(_pixels(images, 2)[:_FEW])
+    for layer in hidden:
+        parts = jnp.split(x, range(50, len(x), 50))
+        x = jnp.concatenate([layer.expectation(part, trained.jitter) for part in parts])
+    top, grid = hidden[-1], hidden[-1].mean.grid
+    like = {
+        "patch_size": grid.patch_shape,
+        "stride": grid.stride,
+        "num_inducing": top.gp.inducing[0].num_inducing,
+        "mean_field": isinstance(top.gp.q, MeanField),
+    }
+    new = image_layer(np.asarray(x), hidden[-1].mean.channels, key=key, **{**like, **settings})
+    return eqx.tree_at(lambda model: model.layers, trained, (*hidden, new, _moved(last, new.output_shape)))
+
+
+def _moved(last: Layer, image_shape: tuple[int, ...]) -> Layer:
+    """The last layer `last` for images of another size."""
+    covariance, inducing = last.gp.kernel.covariances[0], last.gp.inducing[0]
+    assert isinstance(covariance, Convolutional)
+    assert isinstance(inducing, InducingPatches)
+    old = covariance.grid
+    new = PatchGrid(image_shape, old.patch_shape, old.stride)
+    weights = None if covariance.weights is None else Real(jnp.ones(new.num_patches), covariance.weights.trainable)
+    if inducing.places is not None:
+        scale = jnp.asarray(new.image_shape[:2]) / jnp.asarray(old.image_shape[:2])
+        inducing = eqx.tree_at(lambda z: z.places.raw, inducing, inducing.places.raw * scale)
+    gp = SparseGP(Shared(Convolutional(new, covariance.response, weights)), (inducing,), last.gp.q)
+    return Layer(gp, last.mean, last.output_shape)
+
+
+def _initial_q(num_latents: int, num_inducing: int, scale: float, mean_field: bool) -> AbstractVariational:
+    """q(v) = N(0, scale² I) for each latent."""
+    q_mu = Real(jnp.zeros((num_latents, num_inducing)))
+    if mean_field:
+        return MeanField(q_mu, Positive(jnp.full((num_latents, num_inducing), scale)))
+    return FullRank(q_mu, Triangular(jnp.tile(scale * jnp.eye(num_inducing), (num_latents, 1, 1))))
+
+
+def _half_median(x: np.ndarray, grid: PatchGrid | None = None) -> float:
+    """Half the median distance between patches, or between whole inputs, of a few hundred that differ."""
+    rng = np.random.default_rng(0)
+    pick = rng.integers(len(x), size=2 * _FEW)
+    rows = (
+        x[pick].reshape(len(pick), -1)
+        if grid is None
+        else grid.windows(x, pick, rng.integers(grid.num_patches, size=len(pick)))
+    )
+    distances = np.linalg.norm(rows[:_FEW] - rows[_FEW:], axis=1)
+    return float(np.median(distances[distances > 0])) / 2 if (distances > 0).any() else 1.0
+
+
+def _pixels(images: ArrayLike, depth: int) -> np.ndarray:
+    if depth < 1:
+        raise ValueError(f"a model of depth {depth} was asked for; the least is 1, a single layer")
+    return np.asarray(to_pixels(jnp.asarray(check_images(images))))
+
+
+def _pair(size: Size) -> tuple[int, int]:
+    return size if isinstance(size, tuple) else (size, size)

@@ -1,0 +1,120 @@
+"""Convolutional priors: functions of an image that are made of one response g to each of its patches."""
+
+from __future__ import annotations
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from tickgp.gp.covariances import AbstractCovariance
+from tickgp.gp.kernels import AbstractKernel
+from tickgp.gp.linalg import einsum, matmul
+from tickgp.gp.params import Real
+from tickgp.gp.patches import Located, PatchGrid
+
+
+class PatchResponse(eqx.Module):
+    """Prior of the patch response g: k_g((a, s), (b, t)) = k_patch(a, b) · k_loc(s, t). Paper: eq. tick.
+
+    Without `location` the response ignores where a patch stands: the translation-invariant Conv-GP.
+    """
+
+    patch: AbstractKernel
+    location: AbstractKernel | None = None
+
+    def __call__(self, a: Located, b: Located) -> Float[Array, "A B"]:
+        covariance = self.patch(a.patch, b.patch)
+        if self.location is None:
+            return covariance
+        if a.place is None or b.place is None:
+            raise ValueError(
+                "a location kernel needs patches with places, and some have none; give InducingPatches places"
+            )
+        return covariance * self.location(a.place, b.place)
+
+    def diag(self, a: Located) -> Float[Array, " A"]:
+        variance = self.patch.diag(a.patch)
+        return variance if self.location is None or a.place is None else variance * self.location.diag(a.place)
+
+
+class Convolutional(AbstractCovariance):
+    """One real output: f(x) = (1/P) Σ_p w_p g(x[p], l(p)). Paper: eq. conv-gp.
+
+    The inducing variables are responses to patches, u = g(Z), so that
+    Kuu = k_g(Z, Z), Kuf = (1/P) Σ_p w_p k_g(Z, x[p]) and Kff = (1/P²) Σ_p Σ_p' w_p w_p' k_g(x[p], x[p']).
+    Paper: K_uu, k_u of inducing patches.
+
+    The 1/P is not in the paper. It keeps f's scale apart from the image's size and is applied in `_weights` alone.
+    Without `weights` every w_p is 1.
+    """
+
+    response: PatchResponse
+    weights: Real | None
+    grid: PatchGrid = eqx.field(static=True)
+
+    def __init__(self, grid: PatchGrid, response: PatchResponse, weights: Real | None = None):
+        if weights is not None and weights.value.shape != (grid.num_patches,):
+            raise ValueError(
+                f"patch weights have shape {weights.value.shape}; give one for each patch: ({grid.num_patches},)"
+            )
+        self.grid, self.response, self.weights = grid, response, weights
+
+    def Kuu(self, Z: Located) -> Float[Array, "M M"]:
+        return self.response(Z, Z)
+
+    def Kuf(self, Z: Located, x: Float[Array, "N H W C"]) -> Float[Array, "M N 1"]:
+        places, w = self.grid.places(), self._weights()
+        one_image = lambda patches: matmul(self.response(Z, Located(patches, places)), w)
+        return jax.vmap(one_image, out_axes=1)(self.grid.patches(x))[:, :, None]
+
+    def Kff(self, x: Float[Array, "N H W C"]) -> Float[Array, "N 1"]:
+        places, w = self.grid.places(), self._weights()
+
+        def one_image(patches: Float[Array, "P E"]) -> Float[Array, ""]:
+            located = Located(patches, places)
+            return einsum("p,pq,q->", w, self.response(located, located), w)
+
+        return jax.vmap(one_image)(self.grid.patches(x))[:, None]
+
+    def Kff_joint(self, x: Float[Array, "N H W C"]) -> Float[Array, "N 1 1"]:
+        return self.Kff(x)[:, :, None]
+
+    def _weights(self) -> Float[Array, " P"]:
+        P = self.grid.num_patches
+        return jnp.full(P, 1 / P) if self.weights is None else self.weights.value / P
+
+
+class MultiOutputConvolutional(AbstractCovariance):
+    """An output for each patch: f_p(x) = g(x[p], l(p)), hence cov[f_p(x), f_q(x')] = k_g(x[p], x'[q]).
+
+    The multi-output convolutional kernel (MOCK): image to image, with the P patches as sites. Paper: eq. deconv-f-def.
+    The inducing variables are responses to patches, u = g(Z): Kuu = k_g(Z, Z), Kuf = k_g(Z, x[p]) for all p.
+    """
+
+    response: PatchResponse
+    grid: PatchGrid = eqx.field(static=True)
+
+    def __init__(self, grid: PatchGrid, response: PatchResponse):
+        self.grid, self.response = grid, response
+
+    def Kuu(self, Z: Located) -> Float[Array, "M M"]:
+        return self.response(Z, Z)
+
+    def Kuf(self, Z: Located, x: Float[Array, "N H W C"]) -> Float[Array, "M N P"]:
+        places = self.grid.places()
+        one_image = lambda patches: self.response(Z, Located(patches, places))
+        return jax.vmap(one_image, out_axes=1)(self.grid.patches(x))
+
+    def Kff(self, x: Float[Array, "N H W C"]) -> Float[Array, "N P"]:
+        places = self.grid.places()
+        return jax.vmap(lambda patches: self.response.diag(Located(patches, places)))(self.grid.patches(x))
+
+    def Kff_joint(self, x: Float[Array, "N H W C"]) -> Float[Array, "N P P"]:
+        places = self.grid.places()
+
+        def one_image(patches: Float[Array, "P E"]) -> Float[Array, "P P"]:
+            located = Located(patches, places)
+            return self.response(located, located)
+
+        return jax.vmap(one_image)(self.grid.patches(x))

@@ -1,0 +1,190 @@
+"""Kernels on vectors: covariances k(a, b) of a GP with real outputs."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from typing import ClassVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, ArrayLike, Float
+
+from tickgp.gp.linalg import matmul
+from tickgp.gp.params import Positive, positive
+
+Scale = ArrayLike | Positive
+"""A positive number, or a vector of them, or the parameter itself."""
+
+
+class AbstractKernel(eqx.Module):
+    """A positive-definite function k(a, b) of two vectors."""
+
+    @abstractmethod
+    def __call__(self, a: Float[Array, "A D"], b: Float[Array, "B D"]) -> Float[Array, "A B"]:
+        """k(a_i, b_j) for all i and j."""
+
+    @abstractmethod
+    def diag(self, a: Float[Array, "A D"]) -> Float[Array, " A"]:
+        """k(a_i, a_i) for all i."""
+
+    @abstractmethod
+    def at_zero(self) -> tuple[Float[Array, ""], Float[Array, "*D"]]:
+        """k(0) and −k''(0) along each dimension, of a stationary kernel as a function of a − b."""
+
+    def __add__(self, other: AbstractKernel) -> Sum:
+        return Sum((self, other))
+
+    def __mul__(self, other: AbstractKernel) -> Product:
+        return Product((self, other))
+
+
+class AbstractStationary(AbstractKernel):
+    """k(a, b) = variance · c(r), with r the distance of a and b after division by the lengthscale.
+
+    One lengthscale for all dimensions, or a vector with one for each.
+    """
+
+    variance: eqx.AbstractVar[Positive]
+    lengthscale: eqx.AbstractVar[Positive]
+    curvature: eqx.AbstractClassVar[float]
+    """−c''(0): how fast the correlation falls at the origin; infinite where paths have no derivative."""
+
+    @abstractmethod
+    def correlation(self, r2: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+        """c as a function of r²."""
+
+    def __call__(self, a: Float[Array, "A D"], b: Float[Array, "B D"]) -> Float[Array, "A B"]:
+        lengthscale = self.lengthscale.value
+        return self.variance.value * self.correlation(squared_distances(a / lengthscale, b / lengthscale))
+
+    def diag(self, a: Float[Array, "A D"]) -> Float[Array, " A"]:
+        return jnp.broadcast_to(self.variance.value, a.shape[:1])
+
+    def at_zero(self) -> tuple[Float[Array, ""], Float[Array, "*D"]]:
+        return self.variance.value, self.variance.value * self.curvature / self.lengthscale.value**2
+
+
+class SquaredExponential(AbstractStationary):
+    """variance · exp(−r²/2)."""
+
+    variance: Positive
+    lengthscale: Positive
+    curvature: ClassVar[float] = 1.0
+
+    def __init__(self, variance: Scale = 1.0, lengthscale: Scale = 1.0):
+        self.variance, self.lengthscale = positive(variance), positive(lengthscale)
+
+    def correlation(self, r2: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+        return jnp.exp(-r2 / 2)
+
+
+class Matern12(AbstractStationary):
+    """variance · exp(−r)."""
+
+    variance: Positive
+    lengthscale: Positive
+    curvature: ClassVar[float] = math.inf
+
+    def __init__(self, variance: Scale = 1.0, lengthscale: Scale = 1.0):
+        self.variance, self.lengthscale = positive(variance), positive(lengthscale)
+
+    def correlation(self, r2: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+        return jnp.exp(-_root(r2))
+
+
+class Matern32(AbstractStationary):
+    """variance · (1 + √3 r) exp(−√3 r)."""
+
+    variance: Positive
+    lengthscale: Positive
+    curvature: ClassVar[float] = 3.0
+
+    def __init__(self, variance: Scale = 1.0, lengthscale: Scale = 1.0):
+        self.variance, self.lengthscale = positive(variance), positive(lengthscale)
+
+    def correlation(self, r2: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+        s = math.sqrt(3) * _root(r2)
+        return (1 + s) * jnp.exp(-s)
+
+
+class Matern52(AbstractStationary):
+    """variance · (1 + √5 r + 5r²/3) exp(−√5 r)."""
+
+    variance: Positive
+    lengthscale: Positive
+    curvature: ClassVar[float] = 5 / 3
+
+    def __init__(self, variance: Scale = 1.0, lengthscale: Scale = 1.0):
+        self.variance, self.lengthscale = positive(variance), positive(lengthscale)
+
+    def correlation(self, r2: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+        s = math.sqrt(5) * _root(r2)
+        return (1 + s + s**2 / 3) * jnp.exp(-s)
+
+
+class Sum(AbstractKernel):
+    """k(a, b) = Σ_i k_i(a, b)."""
+
+    terms: tuple[AbstractKernel, ...]
+
+    def __call__(self, a: Float[Array, "A D"], b: Float[Array, "B D"]) -> Float[Array, "A B"]:
+        return sum((k(a, b) for k in self.terms[1:]), start=self.terms[0](a, b))
+
+    def diag(self, a: Float[Array, "A D"]) -> Float[Array, " A"]:
+        return sum((k.diag(a) for k in self.terms[1:]), start=self.terms[0].diag(a))
+
+    def at_zero(self) -> tuple[Float[Array, ""], Float[Array, "*D"]]:
+        values, curvatures = zip(*(k.at_zero() for k in self.terms), strict=True)
+        return sum(values[1:], start=values[0]), sum(curvatures[1:], start=curvatures[0])
+
+
+class Product(AbstractKernel):
+    """k(a, b) = Π_i k_i(a, b)."""
+
+    factors: tuple[AbstractKernel, ...]
+
+    def __call__(self, a: Float[Array, "A D"], b: Float[Array, "B D"]) -> Float[Array, "A B"]:
+        return math.prod((k(a, b) for k in self.factors[1:]), start=self.factors[0](a, b))
+
+    def diag(self, a: Float[Array, "A D"]) -> Float[Array, " A"]:
+        return math.prod((k.diag(a) for k in self.factors[1:]), start=self.factors[0].diag(a))
+
+    def at_zero(self) -> tuple[Float[Array, ""], Float[Array, "*D"]]:
+        values, curvatures = zip(*(k.at_zero() for k in self.factors), strict=True)
+        value = math.prod(values[1:], start=values[0])
+        ratios = [curvature / v for v, curvature in zip(values, curvatures, strict=True)]
+        return value, value * sum(ratios[1:], start=ratios[0])
+
+
+def expected_crossings(kernel: AbstractKernel, level: float = 0.0) -> Float[Array, "*D"]:
+    """How often a path of the GP crosses `level`, on average, in a unit interval along each dimension.
+
+    E[N_u] = (1/π) √(−k''(0)/k(0)) exp(−u²/(2 k(0))), both directions counted: twice the upcrossings that the paper's
+    formula gives, and what its (πℓ)⁻¹ for the squared exponential counts. Infinite for Matérn-1/2.
+    Paper: expected zero crossings.
+    """
+    value, curvature = kernel.at_zero()
+    return jnp.sqrt(curvature / value) / jnp.pi * jnp.exp(-(level**2) / (2 * value))
+
+
+def squared_distances(a: Float[Array, "A D"], b: Float[Array, "B D"]) -> Float[Array, "A B"]:
+    """|a_i − b_j|² for all i and j.
+
+    In few dimensions from the differences, which is exact. In many by |a|² + |b|² − 2ab, one matrix product; both are
+    first moved by the mean of a, because the expansion loses digits far from the origin, and what rounding makes
+    negative is 0.
+    """
+    if a.shape[1] <= 3:
+        return jnp.sum((a[:, None, :] - b[None, :, :]) ** 2, axis=-1)
+    centre = jax.lax.stop_gradient(jnp.mean(a, axis=0))
+    a, b = a - centre, b - centre
+    expansion = jnp.sum(a**2, axis=1)[:, None] + jnp.sum(b**2, axis=1)[None, :] - 2 * matmul(a, b.T)
+    return jnp.maximum(expansion, 0)
+
+
+def _root(r2: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+    """√r² with gradient 0 at coincident points, where that of r² to every input and lengthscale is 0 as well."""
+    apart = r2 > 0
+    return jnp.where(apart, jnp.sqrt(jnp.where(apart, r2, 1)), 0)

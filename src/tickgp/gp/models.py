@@ -1,0 +1,51 @@
+"""The model: layers one after the other, and a likelihood."""
+
+from __future__ import annotations
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from tickgp.gp.layers import Layer
+from tickgp.gp.likelihoods import AbstractLikelihood
+from tickgp.gp.variational import Marginals, Sampling
+
+
+class DeepGP(eqx.Module):
+    """f = f_L(… f_2(f_1(x))), each f_l a sparse GP, and y | f from the likelihood. With one layer: a shallow GP.
+
+    `jitter` is relative to the variance of each layer and is an array, so that training can raise it on the way.
+    `sampling` says how hidden layers are drawn (see `gp.variational.sample`).
+    """
+
+    layers: tuple[Layer, ...]
+    likelihood: AbstractLikelihood
+    jitter: Float[Array, ""]
+    sampling: Sampling = eqx.field(static=True)
+
+    def __init__(
+        self,
+        layers: tuple[Layer, ...],
+        likelihood: AbstractLikelihood,
+        *,
+        jitter: float = 1e-5,
+        sampling: Sampling = "correlated",
+    ):
+        if layers[-1].output_shape != (likelihood.num_outputs,):
+            raise ValueError(
+                f"the last layer puts out {layers[-1].output_shape} and {type(likelihood).__name__} takes "
+                f"({likelihood.num_outputs},); give the last layer as many outputs as the likelihood takes"
+            )
+        self.layers, self.likelihood = layers, likelihood
+        self.jitter, self.sampling = jnp.asarray(jitter, float), sampling
+
+    def propagate(self, x: Float[Array, "N ..."], *, key: PRNGKeyArray, common: bool = False) -> Marginals:
+        """q(f(x)) of the last layer, given a draw of every hidden layer."""
+        for i, layer in enumerate(self.layers[:-1]):
+            x = layer.sample(x, self.jitter, self.sampling, key=jax.random.fold_in(key, i), common=common)
+        return self.layers[-1].marginals(x, self.jitter)
+
+    def kl(self) -> Float[Array, ""]:
+        """Σ_l KL[q(u_l) || p(u_l)] over the layers."""
+        return sum((layer.kl() for layer in self.layers[1:]), start=self.layers[0].kl())

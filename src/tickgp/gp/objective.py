@@ -1,0 +1,35 @@
+"""The objective that training maximises."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from tickgp.gp.models import DeepGP
+
+
+def elbo(
+    model: DeepGP,
+    images: Float[Array, "B ..."],
+    labels: Array,
+    num_data: int,
+    *,
+    key: PRNGKeyArray,
+    num_samples: int = 1,
+    likelihood_samples: int = 1,
+) -> Float[Array, ""]:
+    """An unbiased estimate, from a minibatch, of the evidence lower bound of the whole dataset. Paper: eq. elbo.
+
+    (num_data / B) Σ_n E_q[log p(y_n | f(x_n))] − Σ_l KL[q(u_l) || p(u_l)], with the expectation over hidden layers
+    estimated from `num_samples` draws, and that over the likelihood, where it has no closed form, from
+    `likelihood_samples` for each of those.
+    """
+
+    def one_sample(key: PRNGKeyArray) -> Float[Array, " B"]:
+        key_hidden, key_likelihood = jax.random.split(key)
+        f = model.propagate(images, key=key_hidden)
+        return model.likelihood.expected_log_prob(f, labels, key=key_likelihood, num_samples=likelihood_samples)
+
+    expectations = jnp.mean(jax.vmap(one_sample)(jax.random.split(key, num_samples)), axis=0)
+    return num_data / len(images) * jnp.sum(expectations) - model.kl()

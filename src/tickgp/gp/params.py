@@ -1,0 +1,124 @@
+"""Parameters: the arrays of a model that training may change, each constrained by its type.
+
+An array that is not inside a parameter is a constant of the model: training never touches it.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, ArrayLike, Float, PyTree
+
+Model = TypeVar("Model")
+_LEAST = 1e-6
+
+
+class AbstractParameter(eqx.Module):
+    """An array that training may change: `raw` is what the optimiser moves, `value` what the equations use."""
+
+    raw: eqx.AbstractVar[Float[Array, "..."]]
+    trainable: eqx.AbstractVar[bool]
+
+    @property
+    @abstractmethod
+    def value(self) -> Float[Array, "..."]:
+        """The constrained array."""
+
+
+class Real(AbstractParameter):
+    """Any real array: value = raw."""
+
+    raw: Float[Array, "..."]
+    trainable: bool = eqx.field(static=True)
+
+    def __init__(self, value: ArrayLike, trainable: bool = True):
+        self.raw = jnp.asarray(value, float)
+        self.trainable = trainable
+
+    @property
+    def value(self) -> Float[Array, "..."]:
+        return self.raw
+
+
+class Positive(AbstractParameter):
+    """An array above 1e-6: value = 1e-6 + log(1 + exp(raw)). The floor keeps a lengthscale from reaching 0 in float32."""
+
+    raw: Float[Array, "..."]
+    trainable: bool = eqx.field(static=True)
+
+    def __init__(self, value: ArrayLike, trainable: bool = True):
+        value = jnp.asarray(value, float)
+        if not isinstance(value, jax.core.Tracer) and not bool(jnp.all(value > _LEAST)):
+            raise ValueError(f"a positive parameter was given {value}; every entry must be above {_LEAST}")
+        excess = value - _LEAST
+        self.raw = excess + jnp.log(-jnp.expm1(-excess))
+        self.trainable = trainable
+
+    @property
+    def value(self) -> Float[Array, "..."]:
+        return _LEAST + jax.nn.softplus(self.raw)
+
+
+class Triangular(AbstractParameter):
+    """A lower-triangular matrix, or a stack of them: value = tril(raw)."""
+
+    raw: Float[Array, "*stack M M"]
+    trainable: bool = eqx.field(static=True)
+
+    def __init__(self, value: ArrayLike, trainable: bool = True):
+        self.raw = jnp.tril(jnp.asarray(value, float))
+        self.trainable = trainable
+
+    @property
+    def value(self) -> Float[Array, "*stack M M"]:
+        return jnp.tril(self.raw)
+
+
+def positive(value: ArrayLike | Positive) -> Positive:
+    """`value` as a `Positive`, unless it is one already."""
+    return value if isinstance(value, Positive) else Positive(value)
+
+
+def trainable(model: Model) -> PyTree[bool]:
+    """A tree like `model` with True at the arrays that training may change: a filter for `eqx.partition`."""
+
+    def mark(node: Any) -> Any:
+        on = _is_parameter(node) and node.trainable
+        return jax.tree.map(lambda _: on, node)
+
+    return jax.tree.map(mark, model, is_leaf=_is_parameter)
+
+
+def freeze(model: Model, where: Callable[[Model], Any]) -> Model:
+    """`model` with every parameter below the node (or nodes) `where(model)` left out of training.
+
+    >>> model = freeze(model, lambda m: m.layers[-1].gp.kernel.covariance.response.location.lengthscale)
+    """
+    return _set_trainable(model, where, False)
+
+
+def unfreeze(model: Model, where: Callable[[Model], Any]) -> Model:
+    """The reverse of `freeze`."""
+    return _set_trainable(model, where, True)
+
+
+def _is_parameter(node: Any) -> bool:
+    return isinstance(node, AbstractParameter)
+
+
+def _set_trainable(model: Model, where: Callable[[Model], Any], on: bool) -> Model:
+    def mark(node: Any) -> Any:
+        if not _is_parameter(node):
+            return node
+        # Built anew for the flag, then given the same raw array: softplus and its inverse do not round-trip exactly.
+        return eqx.tree_at(lambda p: p.raw, type(node)(node.value, trainable=on), node.raw)
+
+    def below(node: Any) -> Any:
+        return jax.tree.map(mark, node, is_leaf=_is_parameter)
+
+    return eqx.tree_at(where, model, replace_fn=below, is_leaf=_is_parameter)

@@ -1,0 +1,73 @@
+"""Class probabilities, and how much of their uncertainty is the model's own."""
+
+from __future__ import annotations
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.special import entr
+from jaxtyping import Array, ArrayLike, Float, Int, PRNGKeyArray
+
+from tickgp.gp.images import check_images, to_pixels
+from tickgp.gp.likelihoods import AbstractClassification
+from tickgp.gp.models import DeepGP
+
+
+class Prediction(eqx.Module):
+    """p(y | x) of each image, with its entropy split in two.
+
+    entropy H[E p] = expected entropy E H[p] + mutual information. The first part is ambiguity in the image that more
+    data would not remove; the second is what the model does not know.
+    """
+
+    probabilities: Float[Array, "N K"]
+    expected_entropy: Float[Array, " N"]
+
+    @property
+    def labels(self) -> Int[Array, " N"]:
+        return jnp.argmax(self.probabilities, axis=1)
+
+    @property
+    def entropy(self) -> Float[Array, " N"]:
+        return jnp.sum(entr(self.probabilities), axis=1)
+
+    @property
+    def mutual_information(self) -> Float[Array, " N"]:
+        return jnp.maximum(self.entropy - self.expected_entropy, 0)
+
+
+def predict(
+    model: DeepGP, images: ArrayLike, *, key: PRNGKeyArray, num_samples: int = 100, batch_size: int = 128
+) -> Prediction:
+    """Class probabilities (1/S) Σ_s p(y | f_s), f_s ~ q, from S = `num_samples` draws. Paper: prediction.
+
+    All images get the same noise, and batches are padded to one size: what is predicted for an image does not depend
+    on the images beside it.
+    """
+    images = check_images(images)
+    parts = []
+    for start in range(0, len(images), batch_size):
+        batch = images[start : start + batch_size]
+        padding = np.zeros((batch_size - len(batch), *batch.shape[1:]), batch.dtype)
+        part = _predict_batch(model, jnp.asarray(np.concatenate([batch, padding])), key, num_samples)
+        parts.append(part)
+    return jax.tree.map(lambda *arrays: jnp.concatenate(arrays)[: len(images)], *parts)
+
+
+@eqx.filter_jit
+def _predict_batch(model: DeepGP, images: Array, key: PRNGKeyArray, num_samples: int) -> Prediction:
+    x, likelihood = to_pixels(images), model.likelihood
+    if not isinstance(likelihood, AbstractClassification):
+        raise TypeError(f"class probabilities need a likelihood of classes, and {type(likelihood).__name__} has none")
+
+    def one_sample(key: PRNGKeyArray) -> Float[Array, "N K"]:
+        key_hidden, key_output = jax.random.split(key)
+        f = model.propagate(x, key=key_hidden, common=True).sample(key=key_output, common=True)
+        return likelihood.probabilities(f)
+
+    keys = jax.random.split(key, num_samples)
+    # One layer: everything but the last draw is the same for all samples, and vmap computes it once.
+    # Deep: a sample at a time, because each carries its own hidden images.
+    p = jax.vmap(one_sample)(keys) if len(model.layers) == 1 else jax.lax.map(one_sample, keys)
+    return Prediction(jnp.mean(p, axis=0), jnp.mean(jnp.sum(entr(p), axis=2), axis=0))

@@ -1,0 +1,262 @@
+"""Sparse variational inference: q(u), its KL divergence, and the posterior q(f) that it implies. Paper: eq. qf.
+
+Everything is whitened: u = Lu v with Lu Luᵀ = Kuu, so that the prior of v is N(0, I) and q(v) = N(q_mu, q_sqrt q_sqrtᵀ)
+stands for the paper's m = Lu q_mu and S = Lu q_sqrt q_sqrtᵀ Luᵀ. With a = Lu⁻¹ k_u(x), eq. qf becomes
+    mean = aᵀ q_mu,    variance = k(x, x) − aᵀa + |q_sqrtᵀ a|².
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable
+from typing import Any, Literal
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from tickgp.gp.linalg import einsum, jittered_cholesky, matmul, solve_lower
+from tickgp.gp.multioutput import AbstractMultiOutput, Inducing
+from tickgp.gp.params import Positive, Real, Triangular
+
+Sampling = Literal["marginal", "full", "correlated"]
+
+
+class AbstractVariational(eqx.Module):
+    """q(v) of L latents. Every array has L in front; the methods are written for one latent and mapped over L."""
+
+    q_mu: eqx.AbstractVar[Real]
+
+    @abstractmethod
+    def spread(self, a: Float[Array, "M T"]) -> Float[Array, "M T"]:
+        """q_sqrtᵀ a: the square of its columns' length is the variance of aᵀv."""
+
+    @abstractmethod
+    def draw(self, noise: Float[Array, " M"]) -> Float[Array, " M"]:
+        """q_mu + q_sqrt noise: a sample of v, from standard normal noise."""
+
+    @abstractmethod
+    def kl(self) -> Float[Array, ""]:
+        """KL[q(v) || N(0, I)] = KL[q(u) || p(u)]."""
+
+
+class FullRank(AbstractVariational):
+    """q(v) = N(q_mu, q_sqrt q_sqrtᵀ) with a lower-triangular q_sqrt."""
+
+    q_mu: Real
+    q_sqrt: Triangular
+
+    def spread(self, a: Float[Array, "M T"]) -> Float[Array, "M T"]:
+        return matmul(self.q_sqrt.value.T, a)
+
+    def draw(self, noise: Float[Array, " M"]) -> Float[Array, " M"]:
+        return self.q_mu.value + matmul(self.q_sqrt.value, noise)
+
+    def kl(self) -> Float[Array, ""]:
+        m, L = self.q_mu.value, self.q_sqrt.value
+        return 0.5 * jnp.sum(m**2) + 0.5 * jnp.sum(L**2) - 0.5 * len(m) - jnp.sum(jnp.log(jnp.abs(jnp.diag(L))))
+
+
+class MeanField(AbstractVariational):
+    """q(v) = N(q_mu, diag(q_std²))."""
+
+    q_mu: Real
+    q_std: Positive
+
+    def spread(self, a: Float[Array, "M T"]) -> Float[Array, "M T"]:
+        return self.q_std.value[:, None] * a
+
+    def draw(self, noise: Float[Array, " M"]) -> Float[Array, " M"]:
+        return self.q_mu.value + self.q_std.value * noise
+
+    def kl(self) -> Float[Array, ""]:
+        m, s = self.q_mu.value, self.q_std.value
+        return 0.5 * jnp.sum(m**2 + s**2 - 1) - jnp.sum(jnp.log(s))
+
+
+class SparseGP(eqx.Module):
+    """A vector-valued GP prior, its inducing variables, and q of them."""
+
+    kernel: AbstractMultiOutput
+    inducing: Inducing
+    q: AbstractVariational
+
+
+class Marginals(eqx.Module):
+    """q(f) at each input: f = W g + offset, with independent Gaussian latents g at every site.
+
+    Outputs are numbered site by site: F = Q·O, output o of site q is q·O + o. Without `mixing` W = I.
+    """
+
+    latent_mean: Float[Array, "N Q L"]
+    latent_variance: Float[Array, "N Q L"]
+    mixing: Float[Array, "O L"] | None
+    offset: Float[Array, "N F"]
+
+    @property
+    def mean(self) -> Float[Array, "N F"]:
+        return _mix(self.latent_mean, self.mixing) + self.offset
+
+    @property
+    def variance(self) -> Float[Array, "N F"]:
+        return _mix(self.latent_variance, None if self.mixing is None else self.mixing**2)
+
+    def sample(self, *, key: PRNGKeyArray, common: bool = False) -> Float[Array, "N F"]:
+        """f, independent between sites; the outputs of one site are correlated as W says."""
+        noise = _normal(key, self.latent_mean.shape, common)
+        return _mix(self.latent_mean + jnp.sqrt(self.latent_variance) * noise, self.mixing) + self.offset
+
+
+class Joint(eqx.Module):
+    """q(f) at each input with the covariance between its sites, latent by latent."""
+
+    latent_mean: Float[Array, "N Q L"]
+    latent_covariance: Float[Array, "L N Q Q"]
+    mixing: Float[Array, "O L"] | None
+
+    @property
+    def mean(self) -> Float[Array, "N F"]:
+        return _mix(self.latent_mean, self.mixing)
+
+    @property
+    def covariance(self) -> Float[Array, "N F F"]:
+        """cov[f(x), f(x)] between all outputs of all sites: (Q·O)² numbers for each input."""
+        L, N, Q, _ = self.latent_covariance.shape
+        W = jnp.eye(L) if self.mixing is None else self.mixing
+        return einsum("lnpq,ol,rl->npoqr", self.latent_covariance, W, W).reshape(N, Q * len(W), Q * len(W))
+
+
+def kl(q: AbstractVariational) -> Float[Array, ""]:
+    """Σ_l KL[q(u_l) || p(u_l)] over the latents. Paper: eq. elbo, its KL term."""
+    return jnp.sum(jax.vmap(lambda latent: latent.kl())(q))
+
+
+def marginals(gp: SparseGP, x: Float[Array, "N ..."], jitter: Float[Array, ""]) -> Marginals:
+    """q(f(x)) at each input and site. Paper: eq. qf."""
+    A, residual = _project(gp, x, jitter)
+    mean, spread = _moments(gp.q, A)
+    variance = residual + jnp.sum(spread**2, axis=1)
+    latent_mean, latent_variance = (jnp.moveaxis(a, 0, -1) for a in (mean, variance))
+    mixing = gp.kernel.mixing
+    num_outputs = latent_mean.shape[2] if mixing is None else len(mixing)
+    offset = jnp.zeros((len(x), latent_mean.shape[1] * num_outputs))
+    return Marginals(latent_mean, latent_variance, mixing, offset)
+
+
+def joint(gp: SparseGP, x: Float[Array, "N ..."], jitter: Float[Array, ""]) -> Joint:
+    """q(f(x)) with the covariance between the sites of each input. Paper: eq. qf."""
+    A, _ = _project(gp, x, jitter)
+    mean, spread = _moments(gp.q, A)
+    outer = lambda a: einsum("lmnp,lmnq->lnpq", a, a)
+    covariance = gp.kernel.Kff_joint(x) - outer(A) + outer(spread)
+    return Joint(jnp.moveaxis(mean, 0, -1), covariance, gp.kernel.mixing)
+
+
+def sample(
+    gp: SparseGP,
+    x: Float[Array, "N ..."],
+    jitter: Float[Array, ""],
+    how: Sampling,
+    *,
+    key: PRNGKeyArray,
+    common: bool = False,
+) -> Float[Array, "N F"]:
+    """A draw of f(x) from q for each input, independent between inputs. Paper: sampling hidden layers.
+
+    marginal:   f_q ~ q(f_q) on its own. Ignores all correlation between sites.
+    full:       f ~ q(f_1 … f_Q), by the Cholesky factor of a Q×Q matrix for each input and latent.
+    correlated: v ~ q(v) once for each input and latent, then f_q = a_qᵀv + √(k_qq − a_qᵀa_q) ε_q. Its marginals are
+                those of eq. qf. Its covariance is AᵀSA plus a diagonal: correlation through u is exact, what is left
+                out is the correlation of the prior given u. Linear in Q, and q_sqrtᵀA is never formed.
+
+    With `common`, every input gets the same noise, so that a draw does not depend on the other inputs of the batch.
+    """
+    match how:
+        case "marginal":
+            return marginals(gp, x, jitter).sample(key=key, common=common)
+        case "full":
+            latents = _sample_full(gp, x, jitter, key, common)
+        case "correlated":
+            latents = _sample_correlated(gp, x, jitter, key, common)
+    return _mix(latents, gp.kernel.mixing)
+
+
+def natural_step(q: FullRank, gradient: FullRank, size: float) -> FullRank:
+    """One step of natural-gradient ascent on q, given the gradient of the objective with respect to it.
+
+    In the natural parameters S⁻¹m and −S⁻¹/2 the step is `size` times the gradient with respect to m and S + mmᵀ:
+        S'⁻¹ = S⁻¹ − 2 size G,    S'⁻¹ m' = S⁻¹ m + size (∂m − 2 G m),    with G = ∂S.
+    With a Gaussian likelihood a step of size 1 lands on the optimum.
+    """
+
+    def one_latent(m: Array, L: Array, dm: Array, dL: Array) -> tuple[Array, Array]:
+        identity = jnp.eye(len(m))
+        S, precision = matmul(L, L.T), jax.scipy.linalg.cho_solve((L, True), identity)
+        (dS,) = jax.vjp(jnp.linalg.cholesky, S)[1](jnp.tril(dL) * jnp.sign(jnp.diag(L)))
+        factor = jnp.linalg.cholesky(precision - 2 * size * dS)
+        new_m = jax.scipy.linalg.cho_solve((factor, True), matmul(precision, m) + size * (dm - 2 * matmul(dS, m)))
+        return new_m, jnp.linalg.cholesky(jax.scipy.linalg.cho_solve((factor, True), identity))
+
+    arrays = (q.q_mu.value, q.q_sqrt.value, gradient.q_mu.raw, gradient.q_sqrt.raw)
+    return eqx.tree_at(lambda p: (p.q_mu.raw, p.q_sqrt.raw), q, jax.vmap(one_latent)(*arrays))
+
+
+def _project(
+    gp: SparseGP, x: Float[Array, "N ..."], jitter: Float[Array, ""]
+) -> tuple[Float[Array, "J M N Q"], Float[Array, "J2 N Q"]]:
+    """A = Lu⁻¹ Kuf, and the variance Kff − diag AᵀA that u leaves unexplained, for each distinct latent."""
+    Lu = jittered_cholesky(gp.kernel.Kuu(gp.inducing), jitter)
+    Kuf, Kff = gp.kernel.Kuf(gp.inducing, x), gp.kernel.Kff(x)
+    A = solve_lower(Lu, Kuf.reshape(*Kuf.shape[:2], -1)).reshape(Kuf.shape)
+    # The difference is positive but for rounding; the floor keeps the square root of it differentiable.
+    floor = jnp.maximum(jitter, jnp.finfo(Kff.dtype).eps) * Kff
+    return A, jnp.maximum(Kff - jnp.sum(A**2, axis=1), floor)
+
+
+def _moments(
+    q: AbstractVariational, A: Float[Array, "J M N Q"]
+) -> tuple[Float[Array, "L N Q"], Float[Array, "L M N Q"]]:
+    """Aᵀ q_mu and q_sqrtᵀ A of every latent."""
+
+    def one_latent(q: AbstractVariational, A: Array) -> tuple[Array, Array]:
+        return einsum("mnq,m->nq", A, q.q_mu.value), q.spread(A.reshape(len(A), -1)).reshape(A.shape)
+
+    return _over_latents(one_latent, q, A)
+
+
+def _over_latents(function: Callable[..., Any], q: AbstractVariational, *arrays: Float[Array, "_ ..."]) -> Any:
+    """`function(q_l, array_l, …)` for all latents l; an array with J = 1 is shared by all of them, not repeated."""
+    axes = (None if len(a) == 1 else 0 for a in arrays)
+    return jax.vmap(function, in_axes=(0, *axes))(q, *(a[0] if len(a) == 1 else a for a in arrays))
+
+
+def _sample_full(gp: SparseGP, x: Array, jitter: Array, key: PRNGKeyArray, common: bool) -> Float[Array, "N Q L"]:
+    q = joint(gp, x, jitter)
+    root = jittered_cholesky(q.latent_covariance, jitter)
+    noise = _normal(key, q.latent_mean.shape, common)
+    return q.latent_mean + einsum("lnqp,npl->nql", root, noise)
+
+
+def _sample_correlated(gp: SparseGP, x: Array, jitter: Array, key: PRNGKeyArray, common: bool) -> Float[Array, "N Q L"]:
+    A, residual = _project(gp, x, jitter)
+    key_u, key_f = jax.random.split(key)
+    N, L = len(x), len(gp.q.q_mu.value)
+
+    def one_latent(q: AbstractVariational, A: Array, noise: Float[Array, "N M"]) -> Float[Array, "N Q"]:
+        return einsum("mnq,nm->nq", A, jax.vmap(q.draw)(noise))
+
+    noise_u = jnp.moveaxis(_normal(key_u, (N, L, A.shape[1]), common), 1, 0)
+    through_u = _over_latents(one_latent, gp.q, A, noise_u)
+    noise_f = jnp.moveaxis(_normal(key_f, (N, A.shape[3], L), common), 2, 0)
+    return jnp.moveaxis(through_u + jnp.sqrt(residual) * noise_f, 0, -1)
+
+
+def _normal(key: PRNGKeyArray, shape: tuple[int, ...], common: bool) -> Array:
+    """Standard normal noise; with `common` the same for every entry of the first axis."""
+    return jnp.broadcast_to(jax.random.normal(key, (1, *shape[1:])), shape) if common else jax.random.normal(key, shape)
+
+
+def _mix(latents: Float[Array, "N Q L"], mixing: Float[Array, "O L"] | None) -> Float[Array, "N F"]:
+    outputs = latents if mixing is None else einsum("nql,ol->nqo", latents, mixing)
+    return outputs.reshape(len(latents), -1)

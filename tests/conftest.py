@@ -1,0 +1,25 @@
+"""Every annotation in the library is a check here: shapes by jaxtyping, types by beartype."""
+
+from collections.abc import Iterator
+
+from jaxtyping import install_import_hook
+
+with install_import_hook("tickgp", "beartype.beartype"):
+    import tickgp.gp.builders
+    import tickgp.gp.objective
+    import tickgp.gp.predict  # noqa: F401
+
+import jax
+import pytest
+
+
+@pytest.fixture
+def float64() -> Iterator[None]:
+    """Models and arrays made in this test are float64."""
+    with jax.enable_x64(True):
+        yield
+
+
+@pytest.fixture
+def key() -> jax.Array:
+    return jax.random.key(0)
