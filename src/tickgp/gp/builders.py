@@ -280,7 +280,7 @@ def warm_start(trained: DeepGP, images: ArrayLike, *, key: PRNGKeyArray, **setti
         )
     x = jnp.asarray(_pixels(images, 2)[:_FEW])
     for layer in hidden:
-        parts = jnp.split(x, range(50, len(x), 50))
+        parts = (x[i : i + 50] for i in range(0, len(x), 50))
         x = jnp.concatenate([layer.expectation(part, trained.jitter) for part in parts])
     top, grid = hidden[-1], hidden[-1].mean.grid
     like = {
