@@ -7,7 +7,8 @@ from jaxtyping import install_import_hook
 with install_import_hook("tickgp", "beartype.beartype"):
     import tickgp.gp.builders
     import tickgp.gp.objective
-    import tickgp.gp.predict  # noqa: F401
+    import tickgp.gp.predict
+    import tickgp.training.loop  # noqa: F401
 
 import jax
 import pytest

@@ -1,0 +1,63 @@
+"""Calibrated image classification with deep convolutional Gaussian processes.
+
+Names are loaded when they are first used, so that `import tickgp` takes no time.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tickgp.data.dataset import Dataset, Split, load_dataset
+    from tickgp.evaluation.bound import dataset_elbo
+    from tickgp.gp.builders import (
+        conv,
+        convolutional,
+        deep_conv,
+        deep_se,
+        deep_tick,
+        pointwise,
+        se,
+        tick,
+        warm_start,
+    )
+    from tickgp.gp.likelihoods import Bernoulli, Gaussian, RobustMax, Softmax
+    from tickgp.gp.models import DeepGP
+    from tickgp.gp.objective import elbo
+    from tickgp.gp.params import freeze, trainable, unfreeze
+    from tickgp.gp.predict import Prediction, predict
+    from tickgp.training.loop import fit, train
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "tickgp.data.dataset": ("Dataset", "Split", "load_dataset"),
+    "tickgp.evaluation.bound": ("dataset_elbo",),
+    "tickgp.gp.builders": (
+        "conv",
+        "convolutional",
+        "deep_conv",
+        "deep_se",
+        "deep_tick",
+        "pointwise",
+        "se",
+        "tick",
+        "warm_start",
+    ),
+    "tickgp.gp.likelihoods": ("Bernoulli", "Gaussian", "RobustMax", "Softmax"),
+    "tickgp.gp.models": ("DeepGP",),
+    "tickgp.gp.objective": ("elbo",),
+    "tickgp.gp.params": ("freeze", "trainable", "unfreeze"),
+    "tickgp.gp.predict": ("Prediction", "predict"),
+    "tickgp.training.loop": ("fit", "train"),
+}
+_HOME = {name: home for home, names in _HOMES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'tickgp' has no attribute {name!r}")
+    return getattr(import_module(_HOME[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_HOME])

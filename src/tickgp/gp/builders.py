@@ -100,7 +100,10 @@ def deep_tick(
 
 
 def default_location(lengthscale: float = 3.0) -> Matern32:
-    """The paper's location kernel, Matérn-3/2. Its variance stays 1: the patch kernel has one already."""
+    """The paper's location kernel, Matérn-3/2. Its variance stays 1: the patch kernel has one already.
+
+    Paper: location kernel
+    """
     return Matern32(Positive(1.0, trainable=False), lengthscale)
 
 
@@ -187,6 +190,7 @@ def pointwise(
     """`depth` − 1 hidden layers of `width` outputs, each around a fixed linear (PCA) map, then the class scores.
 
     All kernels are squared exponentials on whole images or vectors; settings as for `class_layer`.
+    Paper: SE-GP
     """
     x = _pixels(images, depth)
     outputs = likelihood.num_outputs
@@ -222,6 +226,7 @@ def image_layer(
     variance, lengthscale: of the patch kernel at the start; None takes half the median distance between patches.
     q_mu: standard deviation of the noise in q's mean that tells the channels apart at the start; the paper's 0 leaves
     them alike. mean_field: a diagonal q instead of a full one.
+    Paper: hidden layer set-up
     """
     grid = PatchGrid(images.shape[1:], _pair(patch_size), _pair(stride))
     key_inducing, key_q = jax.random.split(key)
@@ -254,6 +259,7 @@ def class_layer(
 
     location: the kernel on the places of patches, which makes it a TICK-GP; places: how those of the inducing patches
     start (see `choose_patches`). weights: learn a weight for each patch. The rest as for `image_layer`.
+    Paper: last layer set-up
     """
     grid = PatchGrid(images.shape[1:], _pair(patch_size), _pair(stride))
     response = PatchResponse(SquaredExponential(variance, lengthscale or _half_median(images, grid)), location)
@@ -270,7 +276,7 @@ def warm_start(trained: DeepGP, images: ArrayLike, *, key: PRNGKeyArray, **setti
     The new layer starts as the identity, on patches of what the layers below it put out. The last layer then sees
     smaller images: its patch weights go back to 1 and its inducing places are scaled to the new range; all else is
     kept. Settings: those of `image_layer`, by default what the hidden layer below has.
-    Paper: three layers start from two.
+    Paper: three layers start from two
     """
     *hidden, last = trained.layers
     if not hidden or not isinstance(hidden[-1].mean, IdentityConv):

@@ -15,9 +15,10 @@ from tickgp.gp.patches import Located, PatchGrid
 
 
 class PatchResponse(eqx.Module):
-    """Prior of the patch response g: k_g((a, s), (b, t)) = k_patch(a, b) · k_loc(s, t). Paper: eq. tick.
+    """Prior of the patch response g: k_g((a, s), (b, t)) = k_patch(a, b) · k_loc(s, t).
 
     Without `location` the response ignores where a patch stands: the translation-invariant Conv-GP.
+    Paper: eq. tick
     """
 
     patch: AbstractKernel
@@ -39,14 +40,14 @@ class PatchResponse(eqx.Module):
 
 
 class Convolutional(AbstractCovariance):
-    """One real output: f(x) = (1/P) Σ_p w_p g(x[p], l(p)). Paper: eq. conv-gp.
+    """One real output: f(x) = (1/P) Σ_p w_p g(x[p], l(p)).
 
     The inducing variables are responses to patches, u = g(Z), so that
     Kuu = k_g(Z, Z), Kuf = (1/P) Σ_p w_p k_g(Z, x[p]) and Kff = (1/P²) Σ_p Σ_p' w_p w_p' k_g(x[p], x[p']).
-    Paper: K_uu, k_u of inducing patches.
 
     The 1/P is not in the paper. It keeps f's scale apart from the image's size and is applied in `_weights` alone.
     Without `weights` every w_p is 1.
+    Paper: eq. conv-gp; K_uu, k_u of inducing patches
     """
 
     response: PatchResponse
@@ -88,8 +89,9 @@ class Convolutional(AbstractCovariance):
 class MultiOutputConvolutional(AbstractCovariance):
     """An output for each patch: f_p(x) = g(x[p], l(p)), hence cov[f_p(x), f_q(x')] = k_g(x[p], x'[q]).
 
-    The multi-output convolutional kernel (MOCK): image to image, with the P patches as sites. Paper: eq. deconv-f-def.
+    The multi-output convolutional kernel (MOCK): image to image, with the P patches as sites.
     The inducing variables are responses to patches, u = g(Z): Kuu = k_g(Z, Z), Kuf = k_g(Z, x[p]) for all p.
+    Paper: eq. deconv-f-def; K_uu, k_u of inducing patches
     """
 
     response: PatchResponse

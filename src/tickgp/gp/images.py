@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float, Shaped
@@ -43,3 +45,10 @@ def check_labels(labels: ArrayLike, num_images: int, num_classes: int) -> np.nda
             f"0 to {num_classes - 1}: number the classes from 0, or build the model for more classes"
         )
     return labels
+
+
+def padded_batches(array: np.ndarray, batch_size: int) -> Iterator[np.ndarray]:
+    """`array` cut along its first axis; the last batch is filled up with zeros, so that one shape serves for all."""
+    for start in range(0, len(array), batch_size):
+        batch = array[start : start + batch_size]
+        yield np.concatenate([batch, np.zeros((batch_size - len(batch), *batch.shape[1:]), batch.dtype)])

@@ -47,7 +47,10 @@ class InducingPoints(AbstractInducing):
 
 
 class InducingPatches(AbstractInducing):
-    """u = g(Z, places): responses to M patches, with the places they stand at if the prior has a location kernel."""
+    """u = g(Z, places): responses to M patches, with the places they stand at if the prior has a location kernel.
+
+    Paper: K_uu, k_u of inducing patches
+    """
 
     Z: Real
     places: Real | None = None
@@ -74,6 +77,7 @@ def choose_patches(
     places: `none` for a prior without location kernel; `true` where the patch was found (for `kmeans`, where the
     patch nearest to the centre was); `uniform` anywhere in [0, H] × [0, W], as in the paper. With places, a patch
     counts as distinct from the same patch at another place: the background is worth knowing place by place.
+    Paper: inducing patches from training images
     """
     rng = _generator(key)
     patches, found = _choose(grid, images, num_inducing, response, how, places != "none", rng)

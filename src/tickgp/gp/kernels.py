@@ -163,7 +163,7 @@ def expected_crossings(kernel: AbstractKernel, level: float = 0.0) -> Float[Arra
 
     E[N_u] = (1/π) √(−k''(0)/k(0)) exp(−u²/(2 k(0))), both directions counted: twice the upcrossings that the paper's
     formula gives, and what its (πℓ)⁻¹ for the squared exponential counts. Infinite for Matérn-1/2.
-    Paper: expected zero crossings.
+    Paper: expected zero crossings
     """
     value, curvature = kernel.at_zero()
     return jnp.sqrt(curvature / value) / jnp.pi * jnp.exp(-(level**2) / (2 * value))

@@ -48,7 +48,10 @@ class AbstractClassification(AbstractLikelihood):
 
 
 class Softmax(AbstractClassification):
-    """p(y | f) = exp(f_y) / Σ_k exp(f_k); its expectation is estimated by Monte Carlo."""
+    """p(y | f) = exp(f_y) / Σ_k exp(f_k); its expectation is estimated by Monte Carlo.
+
+    Paper: softmax likelihood
+    """
 
     classes: int = eqx.field(static=True)
 

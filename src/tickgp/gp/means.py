@@ -35,6 +35,7 @@ class IdentityConv(AbstractMean):
 
     The centre is at ((h − 1) // 2, (w − 1) // 2) from the patch's corner. Any stride; if there are more input than
     output channels, the first are kept.
+    Paper: identity Conv2D mean
     """
 
     grid: PatchGrid = eqx.field(static=True)

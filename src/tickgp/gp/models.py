@@ -17,6 +17,7 @@ class DeepGP(eqx.Module):
 
     `jitter` is relative to the variance of each layer and is an array, so that training can raise it on the way.
     `sampling` says how hidden layers are drawn (see `gp.variational.sample`).
+    Paper: deep GP
     """
 
     layers: tuple[Layer, ...]

@@ -23,7 +23,10 @@ Inducing = tuple[AbstractInducing, ...]
 
 
 class AbstractMultiOutput(eqx.Module):
-    """J distinct latent priors (J = 1 when all share one), and the `mixing` matrix that makes outputs of latents."""
+    """J distinct latent priors (J = 1 when all share one), and the `mixing` matrix that makes outputs of latents.
+
+    Paper: multi-output framework
+    """
 
     @property
     @abstractmethod

@@ -19,11 +19,30 @@ def elbo(
     num_samples: int = 1,
     likelihood_samples: int = 1,
 ) -> Float[Array, ""]:
-    """An unbiased estimate, from a minibatch, of the evidence lower bound of the whole dataset. Paper: eq. elbo.
+    """An unbiased estimate, from a minibatch, of the evidence lower bound of the whole dataset.
 
-    (num_data / B) Σ_n E_q[log p(y_n | f(x_n))] − Σ_l KL[q(u_l) || p(u_l)], with the expectation over hidden layers
-    estimated from `num_samples` draws, and that over the likelihood, where it has no closed form, from
-    `likelihood_samples` for each of those.
+    (num_data / B) Σ_n E_q[log p(y_n | f(x_n))] − Σ_l KL[q(u_l) || p(u_l)].
+    Paper: eq. elbo
+    """
+    fit = expected_log_prob(
+        model, images, labels, key=key, num_samples=num_samples, likelihood_samples=likelihood_samples
+    )
+    return num_data / len(images) * jnp.sum(fit) - model.kl()
+
+
+def expected_log_prob(
+    model: DeepGP,
+    images: Float[Array, "B ..."],
+    labels: Array,
+    *,
+    key: PRNGKeyArray,
+    num_samples: int = 1,
+    likelihood_samples: int = 1,
+) -> Float[Array, " B"]:
+    """E_q[log p(y_n | f(x_n))] of each image: how well the model explains its label.
+
+    The expectation over hidden layers is estimated from `num_samples` draws; that over the last layer, where the
+    likelihood has no closed form, from `likelihood_samples` for each of those.
     """
 
     def one_sample(key: PRNGKeyArray) -> Float[Array, " B"]:
@@ -31,5 +50,4 @@ def elbo(
         f = model.propagate(images, key=key_hidden)
         return model.likelihood.expected_log_prob(f, labels, key=key_likelihood, num_samples=likelihood_samples)
 
-    expectations = jnp.mean(jax.vmap(one_sample)(jax.random.split(key, num_samples)), axis=0)
-    return num_data / len(images) * jnp.sum(expectations) - model.kl()
+    return jnp.mean(jax.vmap(one_sample)(jax.random.split(key, num_samples)), axis=0)

@@ -46,7 +46,7 @@ class Real(AbstractParameter):
 
 
 class Positive(AbstractParameter):
-    """An array above 1e-6: value = 1e-6 + log(1 + exp(raw)). The floor keeps a lengthscale from reaching 0 in float32."""
+    """An array above 1e-6: value = 1e-6 + log(1 + exp(raw)). Without the floor a lengthscale can reach 0 in float32."""
 
     raw: Float[Array, "..."]
     trainable: bool = eqx.field(static=True)

@@ -19,13 +19,14 @@ class Located(eqx.Module):
 
 @dataclass(frozen=True)
 class PatchGrid:
-    """The patches x[p] of an image of shape (H, W, C), and their places l(p). Paper: patches x[p], l(p).
+    """The patches x[p] of an image of shape (H, W, C), and their places l(p).
 
     A patch is a window of `patch_shape` (h, w) with all channels, so its length is E = h·w·C. With `stride` (sy, sx)
     there are P = rows·columns of them, rows = (H − h) // sy + 1 and columns = (W − w) // sx + 1.
 
     The order: patches row by row by their upper-left corners; inside a patch row, column, channel. So patch p is
     `image[r : r + h, c : c + w, :].reshape(-1)` with r = (p // columns)·sy and c = (p % columns)·sx.
+    Paper: patches x[p], l(p)
     """
 
     image_shape: tuple[int, ...]

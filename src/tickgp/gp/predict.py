@@ -5,11 +5,10 @@ from __future__ import annotations
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax.scipy.special import entr
 from jaxtyping import Array, ArrayLike, Float, Int, PRNGKeyArray
 
-from tickgp.gp.images import check_images, to_pixels
+from tickgp.gp.images import check_images, padded_batches, to_pixels
 from tickgp.gp.likelihoods import AbstractClassification
 from tickgp.gp.models import DeepGP
 
@@ -40,18 +39,15 @@ class Prediction(eqx.Module):
 def predict(
     model: DeepGP, images: ArrayLike, *, key: PRNGKeyArray, num_samples: int = 100, batch_size: int = 128
 ) -> Prediction:
-    """Class probabilities (1/S) Σ_s p(y | f_s), f_s ~ q, from S = `num_samples` draws. Paper: prediction.
+    """Class probabilities (1/S) Σ_s p(y | f_s), f_s ~ q, from S = `num_samples` draws.
 
     All images get the same noise, and batches are padded to one size: what is predicted for an image does not depend
     on the images beside it.
+    Paper: prediction
     """
     images = check_images(images)
-    parts = []
-    for start in range(0, len(images), batch_size):
-        batch = images[start : start + batch_size]
-        padding = np.zeros((batch_size - len(batch), *batch.shape[1:]), batch.dtype)
-        part = _predict_batch(model, jnp.asarray(np.concatenate([batch, padding])), key, num_samples)
-        parts.append(part)
+    batches = padded_batches(images, batch_size)
+    parts = [_predict_batch(model, jnp.asarray(batch), key, num_samples) for batch in batches]
     return jax.tree.map(lambda *arrays: jnp.concatenate(arrays)[: len(images)], *parts)
 
 

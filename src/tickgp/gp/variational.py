@@ -1,4 +1,4 @@
-"""Sparse variational inference: q(u), its KL divergence, and the posterior q(f) that it implies. Paper: eq. qf.
+"""Sparse variational inference: q(u), its KL divergence, and the posterior q(f) that it implies.
 
 Everything is whitened: u = Lu v with Lu Luᵀ = Kuu, so that the prior of v is N(0, I) and q(v) = N(q_mu, q_sqrt q_sqrtᵀ)
 stands for the paper's m = Lu q_mu and S = Lu q_sqrt q_sqrtᵀ Luᵀ. With a = Lu⁻¹ k_u(x), eq. qf becomes
@@ -128,12 +128,18 @@ class Joint(eqx.Module):
 
 
 def kl(q: AbstractVariational) -> Float[Array, ""]:
-    """Σ_l KL[q(u_l) || p(u_l)] over the latents. Paper: eq. elbo, its KL term."""
+    """Σ_l KL[q(u_l) || p(u_l)] over the latents.
+
+    Paper: KL term
+    """
     return jnp.sum(jax.vmap(lambda latent: latent.kl())(q))
 
 
 def marginals(gp: SparseGP, x: Float[Array, "N ..."], jitter: Float[Array, ""]) -> Marginals:
-    """q(f(x)) at each input and site. Paper: eq. qf."""
+    """q(f(x)) at each input and site.
+
+    Paper: eq. qf
+    """
     A, residual = _project(gp, x, jitter)
     mean, spread = _moments(gp.q, A)
     variance = residual + jnp.sum(spread**2, axis=1)
@@ -145,7 +151,10 @@ def marginals(gp: SparseGP, x: Float[Array, "N ..."], jitter: Float[Array, ""]) 
 
 
 def joint(gp: SparseGP, x: Float[Array, "N ..."], jitter: Float[Array, ""]) -> Joint:
-    """q(f(x)) with the covariance between the sites of each input. Paper: eq. qf."""
+    """q(f(x)) with the covariance between the sites of each input.
+
+    Paper: eq. qf
+    """
     A, _ = _project(gp, x, jitter)
     mean, spread = _moments(gp.q, A)
     outer = lambda a: einsum("lmnp,lmnq->lnpq", a, a)
@@ -162,7 +171,7 @@ def sample(
     key: PRNGKeyArray,
     common: bool = False,
 ) -> Float[Array, "N F"]:
-    """A draw of f(x) from q for each input, independent between inputs. Paper: sampling hidden layers.
+    """A draw of f(x) from q for each input, independent between inputs.
 
     marginal:   f_q ~ q(f_q) on its own. Ignores all correlation between sites.
     full:       f ~ q(f_1 … f_Q), by the Cholesky factor of a Q×Q matrix for each input and latent.
@@ -171,6 +180,7 @@ def sample(
                 out is the correlation of the prior given u. Linear in Q, and q_sqrtᵀA is never formed.
 
     With `common`, every input gets the same noise, so that a draw does not depend on the other inputs of the batch.
+    Paper: sampling hidden layers
     """
     match how:
         case "marginal":

@@ -1,0 +1,31 @@
+# Needs python3 (3.11 or newer), pip and make; everything else goes into .venv.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: train test test-all lint clean
+
+train: .venv/installed
+	$(BIN)/tickgp train
+
+test: lint
+	$(BIN)/pytest -q -n 2 -m "not slow"
+
+test-all: lint
+	$(BIN)/pytest -q -n 2
+
+lint: .venv/installed-test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+.venv/installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable .
+	touch $@
+
+.venv/installed-test: .venv/installed
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[test]'
+	touch $@
+
+clean:
+	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis

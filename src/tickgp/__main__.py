@@ -1,0 +1,5 @@
+"""`python -m tickgp`."""
+
+from tickgp.cli import main
+
+main()

@@ -1,0 +1,1 @@
+"""Labelled images: what they are, and where they come from."""

@@ -1,0 +1,44 @@
+"""The evidence lower bound of a whole dataset."""
+
+from __future__ import annotations
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
+
+from tickgp.gp.images import check_images, check_labels, padded_batches, to_pixels
+from tickgp.gp.likelihoods import AbstractClassification
+from tickgp.gp.models import DeepGP
+from tickgp.gp.objective import expected_log_prob
+
+
+def dataset_elbo(
+    model: DeepGP,
+    images: ArrayLike,
+    labels: ArrayLike,
+    *,
+    key: PRNGKeyArray,
+    num_samples: int = 10,
+    batch_size: int = 128,
+) -> float:
+    """The ELBO of all images, a batch at a time, from `num_samples` draws of every layer.
+
+    Paper: eq. elbo
+    """
+    images = check_images(images)
+    if isinstance(model.likelihood, AbstractClassification):
+        labels = check_labels(labels, len(images), model.likelihood.num_classes)
+    batches = zip(padded_batches(images, batch_size), padded_batches(np.asarray(labels), batch_size), strict=True)
+    parts = [
+        _explained(model, jnp.asarray(x), jnp.asarray(y), jax.random.fold_in(key, i), num_samples)
+        for i, (x, y) in enumerate(batches)
+    ]
+    return float(jnp.sum(jnp.concatenate(parts)[: len(images)]) - model.kl())
+
+
+@eqx.filter_jit
+def _explained(model: DeepGP, images: Array, labels: Array, key: PRNGKeyArray, num_samples: int) -> Float[Array, " B"]:
+    one_draw = lambda key: expected_log_prob(model, to_pixels(images), labels, key=key)
+    return jnp.mean(jax.lax.map(one_draw, jax.random.split(key, num_samples)), axis=0)

@@ -1,0 +1,64 @@
+"""What happens when a step fails: Kuu too close to singular for its Cholesky factor, so that the loss is NaN.
+
+The step is not applied. After three failures in a row the jitter of the model grows tenfold and training goes on; when
+it would pass 1e-2 training stops and says which layer failed and at which parameter values.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, PyTree
+
+from tickgp.gp.linalg import jittered_cholesky
+from tickgp.gp.models import DeepGP
+from tickgp.gp.params import Positive
+
+PATIENCE = 3
+LARGEST_JITTER = 1e-2
+
+
+class TrainingError(ArithmeticError):
+    """No finite gradient, whatever the jitter."""
+
+
+def all_finite(*trees: PyTree) -> Bool[Array, ""]:
+    """Whether every number of every array is finite."""
+    return jnp.all(jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(trees)]))
+
+
+def raised_jitter(jitter: Float[Array, ""], failures: Int[Array, ""]) -> tuple[Float[Array, ""], Int[Array, ""]]:
+    """Jitter and count after `failures` in a row; computed on the device, so that training need not wait for it."""
+    enough = failures >= PATIENCE
+    larger = jnp.minimum(10 * jitter, 10 * LARGEST_JITTER)
+    return jnp.where(enough, larger, jitter), jnp.where(enough, 0, failures)
+
+
+def check_jitter(model: DeepGP) -> None:
+    """Stop when the jitter has grown past its limit."""
+    if float(model.jitter) <= LARGEST_JITTER:
+        return
+    raise TrainingError(
+        f"no finite gradient even with a jitter of {float(model.jitter):.0e}; {_diagnosis(model)}; "
+        "try a smaller learning rate, fewer inducing variables, or float64"
+    )
+
+
+def _diagnosis(model: DeepGP) -> str:
+    for i, layer in enumerate(model.layers, start=1):
+        if not bool(all_finite(layer)):
+            return f"layer {i} has parameters that are not finite"
+        if not bool(all_finite(jittered_cholesky(layer.gp.kernel.Kuu(layer.gp.inducing), model.jitter))):
+            return f"Kuu of layer {i} has no Cholesky factor at {_values(layer.gp.kernel)}"
+    values = "; ".join(f"layer {i}: {_values(layer.gp.kernel)}" for i, layer in enumerate(model.layers, start=1))
+    return f"every layer's inducing variables are sound, so look at the images and the likelihood ({values})"
+
+
+def _values(kernel: Any) -> str:
+    """The positive parameters of a kernel in words: `.lengthscale = 1.2, .variance = 5`."""
+    nodes = jax.tree_util.tree_leaves_with_path(kernel, is_leaf=lambda node: isinstance(node, Positive))
+    named = [(jax.tree_util.keystr(path[-1:]), node) for path, node in nodes if isinstance(node, Positive)]
+    return ", ".join(f"{name.lstrip('.')} {np.round(np.asarray(node.value), 6)}" for name, node in named)

@@ -1,0 +1,202 @@
+"""Vector-valued priors: against eq. qf on the big matrices of all latents at once; what is computed; a new prior."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import problems
+import pytest
+import reference
+from jaxtyping import Array, Float
+from problems import M, P, posterior
+
+from tickgp.gp import variational
+from tickgp.gp.covariances import AbstractCovariance
+from tickgp.gp.inducing import InducingPoints
+from tickgp.gp.kernels import AbstractKernel, SquaredExponential
+from tickgp.gp.multioutput import LinearCoregionalization, Separate, Shared
+from tickgp.gp.params import Real
+from tickgp.gp.variational import SparseGP
+
+pytestmark = pytest.mark.usefixtures("float64")
+
+L, OUTPUTS = 3, 4
+KERNELS = [("se", 1.3, 4.0), ("matern32", 0.7, 3.0), ("matern52", 2.1, np.linspace(2.0, 6.0, 12))]
+RESPONSES = [("se", 1.7, 1.5), ("matern52", 0.6, 2.0), ("matern32", 1.1, np.linspace(1.0, 2.0, 4))]
+HOW = ["shared", "separate"]
+close = lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-10)
+
+
+def latents(x, family, kernels, inducing):
+    """The problem of each of L latents, as the big matrices have them."""
+    pick = lambda how: range(L) if how == "separate" else [0] * L
+    numbers = zip(pick(kernels), pick(inducing), strict=True)
+    if family == "mock":
+        return [problems.mock(x, 10 + Z, kernel=RESPONSES[k], location=("se", 1.0, 2.0 + k)) for k, Z in numbers]
+    each = [problems.pointwise(x, 10 + Z, KERNELS[k]) for k, Z in numbers]
+    return [problems.convolutional(x), problems.convolutional(x, location=None), each[2]] if family == "mixed" else each
+
+
+def sparse_gp(members, kernels="separate", inducing="separate", W=None):
+    prior = Shared(members[0].prior) if kernels == "shared" else Separate(tuple(m.prior for m in members))
+    kernel = prior if W is None else LinearCoregionalization(prior, Real(W))
+    Z = tuple(m.inducing for m in members[: 1 if inducing == "shared" else None])
+    return SparseGP(kernel, Z, problems.full_rank(*problems.random_q(len(members))))
+
+
+def expected(members, W=None):
+    """Mean (O,T) and covariance (O,T,O,T) of q(f) by the big matrices, and the KL."""
+    q = zip(members, *problems.random_q(len(members)), strict=True)
+    ms, Ss = zip(*(reference.unwhiten(m.Kuu, *moments) for m, *moments in q), strict=True)
+    Kuus, Kufs, Kffs = ([getattr(m, name) for m in members] for name in ("Kuu", "Kuf", "Kff"))
+    big = reference.separate_qf if W is None else lambda *a: reference.coregionalized_qf(W, *a)
+    kl = reference.kl(reference.block_diagonal(Kuus), np.concatenate(ms), reference.block_diagonal(Ss))
+    return *big(Kuus, Kufs, Kffs, ms, Ss), kl
+
+
+def check(gp, x, mean, covariance, kl):
+    """Marginals, joint and KL of a GP against `expected`, in the library's order: output o of site q is q·O + o."""
+    N, O = len(x), len(mean)
+    covariance = covariance.reshape(O, N, -1, O, N, mean.size // (N * O))
+    f, joint, our_kl = posterior(gp, x)
+    mean = np.moveaxis(mean.reshape(O, N, -1), 0, -1).reshape(N, -1)
+    between = np.einsum("onprnq->npoqr", covariance).reshape(N, *mean.shape[1:], -1)
+    close(f.mean, mean)
+    close(joint.mean, mean)
+    close(f.variance, np.diagonal(between, axis1=1, axis2=2))
+    close(joint.covariance, between)
+    close(our_kl, kl)
+
+
+@pytest.mark.parametrize("inducing", HOW)
+@pytest.mark.parametrize("kernels", HOW)
+@pytest.mark.parametrize("family", ["pointwise", "mock"])
+def test_independent_latents_are_one_block_diagonal_gp(family, kernels, inducing):
+    x = problems.images(2)
+    members = latents(x, family, kernels, inducing)
+    check(sparse_gp(members, kernels, inducing), jnp.asarray(x), *expected(members))
+
+
+def test_latents_may_be_of_different_kinds():
+    x = problems.images(2)
+    members = latents(x, "mixed", "separate", "separate")
+    check(sparse_gp(members), jnp.asarray(x), *expected(members))
+
+
+@pytest.mark.parametrize(
+    ("family", "kernels", "inducing"),
+    [("pointwise", "separate", "separate"), ("pointwise", "separate", "shared"), ("mock", "shared", "shared")],
+)
+def test_mixed_outputs_are_one_gp_with_the_mixed_covariance(family, kernels, inducing):
+    x, W = problems.images(2), np.random.default_rng(5).normal(size=(OUTPUTS, L))
+    members = latents(x, family, kernels, inducing)
+    check(sparse_gp(members, kernels, inducing, W), jnp.asarray(x), *expected(members, W))
+
+
+def test_unpaired_kernels_and_inducing_variables_are_refused():
+    x = problems.images(2)
+    gp = sparse_gp(latents(x, "pointwise", "separate", "separate"))
+    gp = SparseGP(gp.kernel, gp.inducing[:2], gp.q)
+    with pytest.raises(ValueError, match="3 kernels cannot be paired with 2 sets of inducing variables; give one"):
+        variational.marginals(gp, jnp.asarray(x), jnp.asarray(0.0))
+
+
+@pytest.mark.parametrize("mixed", [False, True])
+@pytest.mark.parametrize("inducing", HOW)
+@pytest.mark.parametrize("kernels", HOW)
+def test_inference_is_latent_by_latent(kernels, inducing, mixed):
+    """Nothing as large as an LM×LM matrix is made; where all is shared, one M×M matrix is factorised."""
+    x = problems.images(1)
+    members = latents(x, "mock", kernels, inducing)
+    gp = sparse_gp(members, kernels, inducing, np.ones((OUTPUTS, L)) if mixed else None)
+    trace = problems.traced(variational.marginals, gp, jnp.asarray(x), jnp.asarray(0.0))
+    assert max(np.prod(shape) for _, shape in trace) < (L * M) ** 2
+    J = 1 if kernels == inducing == "shared" else L
+    assert [shape for name, shape in trace if name == "cholesky"] == [(J, M, M)]
+
+
+class ValueAndGradient(AbstractCovariance):
+    """f(x) = (g(x), ∂g/∂x_1, …, ∂g/∂x_D) with g ~ GP(0, k): D + 1 sites. u = g(Z)."""
+
+    kernel: AbstractKernel
+
+    def Kuu(self, Z: Float[Array, "M D"]) -> Float[Array, "M M"]:
+        return self.kernel(Z, Z)
+
+    def Kuf(self, Z: Float[Array, "M D"], x: Float[Array, "N D"]) -> Float[Array, "M N Q"]:
+        return jax.vmap(lambda z: jax.vmap(lambda b: self._value_with_sites(z, b))(x))(Z)
+
+    def Kff(self, x: Float[Array, "N D"]) -> Float[Array, "N Q"]:
+        return jnp.diagonal(self.Kff_joint(x), axis1=1, axis2=2)
+
+    def Kff_joint(self, x: Float[Array, "N D"]) -> Float[Array, "N Q Q"]:
+        return jax.vmap(self._sites_with_sites)(x, x)
+
+    def _value_with_sites(self, a: Float[Array, " D"], b: Float[Array, " D"]) -> Float[Array, " Q"]:
+        """cov[g(a), f(b)] = (k, ∂k/∂b)."""
+        value, slope = jax.value_and_grad(lambda b: self.kernel(a[None], b[None])[0, 0])(b)
+        return jnp.concatenate([value[None], slope])
+
+    def _sites_with_sites(self, a: Float[Array, " D"], b: Float[Array, " D"]) -> Float[Array, "Q Q"]:
+        """cov[f(a), f(b)]: the same, and its derivatives with respect to a below."""
+        slopes = jax.jacfwd(self._value_with_sites)(a, b)
+        return jnp.concatenate([self._value_with_sites(a, b)[None], slopes.T])
+
+
+D, STEP = 2, 1e-3
+k = reference.se(1.3, [0.8, 1.4])
+
+
+def differences(function, x):
+    """(function, its derivative along each coordinate) at x, by fourth-order differences."""
+    slope = lambda e: 8 * (function(x + e) - function(x - e)) - (function(x + 2 * e) - function(x - 2 * e))
+    return np.stack([function(x), *(slope(STEP * e) / (12 * STEP) for e in np.eye(D))])
+
+
+def gradient_gp():
+    """Fitted to noisy values of sin(x_1 + x_2); the inputs to look at; Kuf (M,N,Q) and Kff (N,Q,Q) by differences."""
+    rng = np.random.default_rng(7)
+    train, Z, x = rng.uniform(-1, 1, (9, D)), rng.uniform(-1, 1, (M, D)), rng.uniform(-1, 1, (3, D))
+    Kuu, y = reference.gram(k, Z, Z), np.sin(train.sum(axis=1))
+    q_mu, q_sqrt = problems.whiten(Kuu, *reference.optimal_q(Kuu, reference.gram(k, Z, train), 0.01, y))
+    prior = ValueAndGradient(SquaredExponential(1.3, jnp.asarray([0.8, 1.4])))
+    gp = SparseGP(Shared(prior), (InducingPoints(Real(Z)),), problems.full_rank(q_mu[None], q_sqrt[None]))
+    Kuf = np.array([[differences(lambda b, z=z: k(z, b), b) for b in x] for z in Z])
+    Kff = np.array([differences(lambda a, b=b: differences(lambda c: k(a, c), b), b) for b in x])
+    return gp, jnp.asarray(x), Kuf, Kff
+
+
+def test_value_and_gradient_prior_is_that_of_finite_differences():
+    gp, x, Kuf, Kff = gradient_gp()
+    np.testing.assert_allclose(gp.kernel.Kuf(gp.inducing, x)[0], Kuf, atol=1e-8)
+    np.testing.assert_allclose(gp.kernel.Kff_joint(x)[0], Kff, atol=1e-7)
+    np.testing.assert_allclose(gp.kernel.Kff(x)[0], np.diagonal(Kff, axis1=1, axis2=2), atol=1e-7)
+
+
+def test_value_and_gradient_posterior():
+    """Sites 1 … D have the derivative of the mean of site 0, and all covariances are those of eq. qf."""
+    gp, x, Kuf, Kff = gradient_gp()
+    f, joint, _ = posterior(gp, x)
+    value = eqx.filter_jit(lambda x: variational.marginals(gp, x, jnp.asarray(0.0)).mean[:, 0])
+    slopes = np.stack([differences(lambda a: np.asarray(value(a)), np.asarray(x))])[0]
+    np.testing.assert_allclose(f.mean, slopes.T, atol=1e-7)
+    Kuu = reference.gram(k, gp.inducing[0].value, gp.inducing[0].value)
+    m, S = reference.unwhiten(Kuu, np.asarray(gp.q.q_mu.value[0]), np.asarray(gp.q.q_sqrt.value[0]))
+    for n in range(len(x)):
+        mean, covariance = reference.qf(Kuu, Kuf[:, n], Kff[n], m, S)
+        np.testing.assert_allclose(f.mean[n], mean, atol=1e-6)
+        np.testing.assert_allclose(joint.covariance[n], covariance, atol=1e-6)
+        np.testing.assert_allclose(f.variance[n], np.diag(covariance), atol=1e-6)
+
+
+def test_value_and_gradient_samples(key):
+    """The full sampler draws value and gradient together: moments over many draws within five standard errors."""
+    gp, x, *_ = gradient_gp()
+    _, joint, _ = posterior(gp, x)
+    draw = lambda key: variational.sample(gp, x, jnp.asarray(1e-9), "full", key=key)
+    draws = np.asarray(jax.jit(jax.vmap(draw))(jax.random.split(key, 4000)))
+    for n, C in enumerate(np.asarray(joint.covariance)):
+        C_hat = np.cov(draws[:, n].T)
+        error = np.sqrt((np.outer(np.diag(C), np.diag(C)) + C**2) / len(draws))
+        assert np.all(np.abs(C_hat - C) < 5 * error)
+        assert np.all(np.abs(draws[:, n].mean(axis=0) - joint.mean[n]) < 5 * np.sqrt(np.diag(C) / len(draws)))

@@ -1,0 +1,48 @@
+"""docs/paper.md is a map: every home exists and carries its tag, and no tag of the code is missing from the map."""
+
+import ast
+import importlib
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+
+
+def tags(docstring: str | None) -> set[str]:
+    found = re.findall(r"^\s*Paper: (.+)$", docstring or "", flags=re.MULTILINE)
+    return {tag.strip() for line in found for tag in line.split(";")}
+
+
+def mapped() -> set[tuple[str, str]]:
+    """(tag, name) for every home in the tables that have tags."""
+    rows = [
+        line.strip("|").split("|") for line in (ROOT / "docs/paper.md").read_text().splitlines() if "`tickgp." in line
+    ]
+    return {(row[0].strip(), name) for row in rows if len(row) == 3 for name in re.findall(r"`(tickgp[\w.]+)`", row[2])}
+
+
+def tagged() -> set[tuple[str, str]]:
+    """(tag, name) for every docstring of the package that carries a tag."""
+    found = set()
+    for path in (ROOT / "src").rglob("*.py"):
+        module = ".".join(path.relative_to(ROOT / "src").with_suffix("").parts)
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef | ast.FunctionDef):
+                found |= {(tag, f"{module}.{node.name}") for tag in tags(ast.get_docstring(node))}
+    return found
+
+
+def test_the_map_and_the_code_agree():
+    assert mapped() == tagged()
+
+
+def test_the_map_is_not_empty():
+    assert ("eq. tick", "tickgp.gp.convolution.PatchResponse") in mapped()
+
+
+def test_every_name_in_the_docs_exists():
+    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
+    names = {name for page in pages for name in re.findall(r"`(tickgp(?:\.\w+)+)`", page.read_text())}
+    for name in names:
+        module, _, attribute = name.rpartition(".")
+        assert hasattr(importlib.import_module(module), attribute), name

@@ -1,0 +1,61 @@
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import tickgp
+from tickgp.training.failures import TrainingError, all_finite, raised_jitter
+from tickgp.training.loop import train
+
+RNG = np.random.default_rng(0)
+X = RNG.random((16, 6, 5, 1), np.float32)
+Y = np.arange(16) % 2
+
+
+def singular_model(jitter: float) -> tickgp.DeepGP:
+    """Every inducing patch the same, and a jitter below float32's precision: Kuu has no Cholesky factor."""
+    model = tickgp.tick(X, tickgp.Bernoulli(), patch_size=3, num_inducing=6, jitter=jitter, key=jax.random.key(0))
+    where = lambda m: (m.layers[0].gp.inducing[0].Z.raw, m.layers[0].gp.inducing[0].places.raw)
+    return eqx.tree_at(where, model, replace_fn=lambda raw: jnp.broadcast_to(raw[0], raw.shape))
+
+
+def test_a_failed_step_changes_nothing_but_counts(key):
+    start = singular_model(1e-12)
+    (event,) = train(start, X, Y, steps=2, key=key)
+    assert int(event.state.failures) == 2
+    assert np.isnan(event.elbo)
+    for a, b in zip(jax.tree.leaves(start), jax.tree.leaves(event.state.model), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_jitter_grows_until_training_goes_on(key):
+    *_, event = train(singular_model(1e-9), X, Y, steps=100, report_every=10, key=key)
+    assert 1e-8 < float(event.state.model.jitter) <= 1e-4
+    assert np.isfinite(event.elbo)
+    assert bool(all_finite(event.state.model))
+
+
+@pytest.mark.parametrize(("failures", "jitter", "left"), [(0, 1e-5, 0), (2, 1e-5, 2), (3, 1e-4, 0)])
+def test_three_in_a_row(failures, jitter, left):
+    new, count = raised_jitter(jnp.asarray(1e-5), jnp.asarray(failures))
+    assert float(new) == pytest.approx(jitter)
+    assert int(count) == left
+
+
+def test_at_the_limit_the_error_names_layer_and_values(key):
+    """A lengthscale that is not a number stays one, whatever the jitter."""
+    broken = eqx.tree_at(
+        lambda m: m.layers[0].gp.inducing[0].Z.raw, singular_model(1e-5), replace_fn=lambda raw: raw * jnp.nan
+    )
+    with pytest.raises(TrainingError, match=r"jitter of 1e-01; layer 1 has parameters that are not finite; try"):
+        list(train(broken, X, Y, steps=100, report_every=10, key=key))
+
+
+def test_the_diagnosis_finds_a_covariance_without_factor():
+    from tickgp.training.failures import _diagnosis
+
+    words = _diagnosis(singular_model(1e-12))
+    assert "Kuu of layer 1 has no Cholesky factor" in words
+    assert "lengthscale 1.0" in words
+    assert "variance 5.0" in words

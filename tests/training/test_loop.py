@@ -1,0 +1,126 @@
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import reference
+
+import tickgp
+from tickgp.gp.likelihoods import Bernoulli, Softmax
+from tickgp.training.loop import inverse_decay, train
+
+RNG = np.random.default_rng(0)
+X = RNG.random((24, 6, 5, 1), np.float32)
+Y = np.arange(24) % 2
+
+
+def model(seed: int = 0) -> tickgp.DeepGP:
+    return tickgp.tick(X, Bernoulli(), patch_size=3, num_inducing=6, key=jax.random.key(seed))
+
+
+def leaves(tree):
+    return [np.asarray(leaf) for leaf in jax.tree.leaves(tree)]
+
+
+def test_training_raises_the_bound(key):
+    events = list(train(model(), X, Y, steps=200, batch_size=8, report_every=50, key=key))
+    before = tickgp.dataset_elbo(model(), X, Y, key=key)
+    assert [event.step for event in events] == [50, 100, 150, 200]
+    assert tickgp.dataset_elbo(events[-1].state.model, X, Y, key=key) > before + 1
+
+
+def test_the_reported_bound_is_that_of_the_dataset(key):
+    """With a rate of zero the model stays, and an epoch of a closed-form likelihood gives the exact mean."""
+    (event,) = train(model(), X, Y, steps=3, batch_size=8, learning_rate=lambda t: 0.0, key=key)
+    assert event.elbo == pytest.approx(tickgp.dataset_elbo(model(), X, Y, key=key), rel=1e-4)
+
+
+def test_dataset_elbo_ignores_padding_and_batches(key):
+    bounds = [tickgp.dataset_elbo(model(), X, Y, key=key, batch_size=size) for size in (5, 24, 128)]
+    np.testing.assert_allclose(bounds, bounds[0], rtol=1e-5)
+
+
+def test_first_step_of_adam(key):
+    """Adam's first step moves every parameter by the learning rate, against the sign of its gradient."""
+    start = model()
+    gradient = jax.grad(lambda m: -tickgp.elbo(m, jnp.asarray(X), jnp.asarray(Y), len(X), key=key))
+    moved = tickgp.fit(start, X, Y, steps=1, batch_size=24, learning_rate=lambda t: 0.01, key=key)
+    before, after = start.layers[0].gp.q.q_mu.raw, moved.layers[0].gp.q.q_mu.raw
+    direction = jnp.sign(gradient(start).layers[0].gp.q.q_mu.raw)
+    np.testing.assert_allclose(after - before, -0.01 * direction, atol=1e-5)
+
+
+def test_each_epoch_sees_every_image_once(key):
+    """Only the images that a batch holds have a gradient: with labels as a probe, the sums over an epoch must match."""
+    orders = [tickgp.training.loop._shuffle(jax.random.fold_in(key, i), 24) for i in (0, 3)]
+    for order in orders:
+        assert sorted(order.tolist()) == list(range(24))
+    assert orders[0].tolist() != orders[1].tolist()
+
+
+def test_same_seed_same_result_and_the_callers_model_is_untouched(key):
+    start = model()
+    before = leaves(start)
+    runs = [tickgp.fit(start, X, Y, steps=10, batch_size=8, key=key) for _ in range(2)]
+    for a, b in zip(leaves(runs[0]), leaves(runs[1]), strict=True):
+        np.testing.assert_array_equal(a, b)
+    for a, b in zip(before, leaves(start), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_frozen_parameters_stay(key):
+    where = lambda m: (m.layers[0].gp.kernel, m.layers[0].gp.inducing)
+    start = tickgp.freeze(model(), where)
+    end = tickgp.fit(start, X, Y, steps=5, batch_size=8, key=key)
+    for a, b in zip(leaves(where(start)), leaves(where(end)), strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert not np.array_equal(start.layers[0].gp.q.q_mu.raw, end.layers[0].gp.q.q_mu.raw)
+
+
+def test_inverse_decay():
+    rate = inverse_decay(0.01, 5000.0)
+    assert [rate(0), rate(5000), rate(45_000)] == pytest.approx([0.01, 0.005, 0.001])
+
+
+def test_regression_trains_towards_the_exact_evidence(float64, key):
+    """One patch for the whole image, so the exact GP is plain: no bound may pass its log marginal likelihood."""
+    x, y = X.astype(float)[:8], np.sin(np.arange(8.0))[:, None]
+    gp = tickgp.se(x, tickgp.Gaussian(0.1), num_inducing=8, lengthscale=1.0, jitter=1e-8, key=key)
+    gp = tickgp.freeze(gp, lambda m: (m.layers[0].gp.kernel, m.layers[0].gp.inducing, m.likelihood))
+    gp = tickgp.fit(gp, x, y, steps=2000, learning_rate=inverse_decay(0.05, 200.0), key=key)
+    Kff = reference.gram(reference.se(5.0, 1.0), x.reshape(8, -1), x.reshape(8, -1))
+    exact = reference.log_marginal_likelihood(Kff, 0.1, y[:, 0])
+    bound = tickgp.dataset_elbo(gp, x, y, key=key)
+    assert exact - 0.01 < bound < exact + 1e-6
+
+
+@pytest.mark.parametrize(
+    ("labels", "settings", "words"),
+    [
+        (Y + 1, {}, "labels go from 1 to 2"),
+        (Y[:5], {}, "one label for each of the 24 images"),
+        (Y, {"steps": 0}, "0 steps"),
+        (Y, {"batch_size": 0}, "batches of 0"),
+    ],
+)
+def test_refuses_wrong_input(labels, settings, words, key):
+    with pytest.raises(ValueError, match=words):
+        tickgp.fit(model(), X, labels, **{"steps": 1, "key": key, **settings})
+
+
+def test_a_batch_larger_than_the_data_is_the_data(key):
+    assert np.isfinite(leaves(tickgp.fit(model(), X, Y, steps=2, batch_size=1000, key=key))[0]).all()
+
+
+def test_bytes_train_like_the_numbers_they_stand_for(key):
+    pixels = (255 * X).astype(np.uint8)
+    inputs = pixels, (pixels / 255).astype(np.float32)
+    ends = [tickgp.fit(model(), x, Y, steps=1, batch_size=8, key=key).layers[0].gp.q.q_mu.raw for x in inputs]
+    np.testing.assert_allclose(ends[0], ends[1], atol=1e-5)
+
+
+def test_softmax_model_has_trainable_and_constant_arrays_after_training(key):
+    start = tickgp.conv(X, Softmax(2), patch_size=3, num_inducing=6, key=key)
+    end = tickgp.fit(start, X, Y, steps=3, batch_size=8, key=key)
+    assert jax.tree.structure(start) == jax.tree.structure(end)
+    assert eqx.tree_equal(start.jitter, end.jitter)
