@@ -19,6 +19,10 @@ from tickgp.gp.convolution import Convolutional, MultiOutputConvolutional, Patch
 from tickgp.gp.covariances import AbstractCovariance, Pointwise
 from tickgp.gp.inducing import AbstractInducing, InducingPatches, InducingPoints
 from tickgp.gp.kernels import Matern12, Matern32, Matern52, SquaredExponential
+from tickgp.gp.layers import Layer
+from tickgp.gp.likelihoods import AbstractLikelihood
+from tickgp.gp.means import Zero
+from tickgp.gp.models import DeepGP
 from tickgp.gp.multioutput import Shared
 from tickgp.gp.params import Positive, Real, Triangular
 from tickgp.gp.patches import PatchGrid
@@ -128,10 +132,25 @@ def shared_gp(problem: Problem, q: variational.AbstractVariational) -> SparseGP:
     return SparseGP(Shared(problem.prior), (problem.inducing,), q)
 
 
+def single_layer(problem: Problem, q: variational.AbstractVariational, likelihood: AbstractLikelihood) -> DeepGP:
+    """A model of one layer, with all sites of all latents as outputs."""
+    F = likelihood.num_outputs
+    return DeepGP((Layer(shared_gp(problem, q), Zero(F), (F,)),), likelihood, jitter=1e-12)
+
+
 def whiten(Kuu: np.ndarray, m: np.ndarray, S: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """q_mu = Lu⁻¹ m and q_sqrt = chol(Lu⁻¹ S Lu⁻ᵀ): the inverse of `reference.unwhiten`."""
     inverse = np.linalg.inv(np.linalg.cholesky(Kuu))
     return inverse @ m, np.linalg.cholesky(inverse @ S @ inverse.T)
+
+
+def optimum(
+    problem: Problem, y: np.ndarray, noise: float, points: slice = slice(None)
+) -> tuple[np.ndarray, np.ndarray]:
+    """q_mu (L,M) and q_sqrt (L,M,M) of the best q for targets y (T,L) at some of the points, one column per latent."""
+    best = [reference.optimal_q(problem.Kuu, problem.Kuf[:, points], noise, column) for column in y.T]
+    q_mu, q_sqrt = zip(*(whiten(problem.Kuu, *q) for q in best), strict=True)
+    return np.stack(q_mu), np.stack(q_sqrt)
 
 
 def equations(jaxpr: Any) -> Iterator[Any]:

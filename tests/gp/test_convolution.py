@@ -143,8 +143,8 @@ def test_weights_of_another_shape_are_refused(shape):
 def test_location_kernel_without_places_is_refused(prior):
     p = Problem(GRIDS["grey"])
     without = Located(p.inducing.patch, None)
-    message = "location kernel needs patches with places, and some have none; give InducingPatches places"
+    message = "location kernel was given patches without places; give the InducingPatches places"
     with pytest.raises(ValueError, match=message):
         prior(p.grid, p.response).Kuu(without)
     with pytest.raises(ValueError, match=message):
-        prior(p.grid, p.response).Kuf(without, jnp.asarray(p.images))
+        eqx.filter_eval_shape(prior(p.grid, p.response).Kuf, without, jnp.asarray(p.images))

@@ -8,7 +8,7 @@ import problems
 import pytest
 import reference
 from jaxtyping import Array, Float
-from problems import M, P, posterior
+from problems import M, posterior
 
 from tickgp.gp import variational
 from tickgp.gp.covariances import AbstractCovariance
@@ -56,10 +56,11 @@ def expected(members, W=None):
 
 def check(gp, x, mean, covariance, kl):
     """Marginals, joint and KL of a GP against `expected`, in the library's order: output o of site q is q·O + o."""
-    N, O = len(x), len(mean)
-    covariance = covariance.reshape(O, N, -1, O, N, mean.size // (N * O))
+    N, num_outputs = len(x), len(mean)
+    sites = (N, mean.shape[1] // N)
+    covariance = covariance.reshape(num_outputs, *sites, num_outputs, *sites)
     f, joint, our_kl = posterior(gp, x)
-    mean = np.moveaxis(mean.reshape(O, N, -1), 0, -1).reshape(N, -1)
+    mean = np.moveaxis(mean.reshape(num_outputs, *sites), 0, -1).reshape(N, -1)
     between = np.einsum("onprnq->npoqr", covariance).reshape(N, *mean.shape[1:], -1)
     close(f.mean, mean)
     close(joint.mean, mean)
@@ -154,49 +155,57 @@ def differences(function, x):
 
 
 def gradient_gp():
-    """Fitted to noisy values of sin(x_1 + x_2); the inputs to look at; Kuf (M,N,Q) and Kff (N,Q,Q) by differences."""
+    """A GP fitted to noisy values of sin(x_1 + x_2), and three inputs to look at it."""
     rng = np.random.default_rng(7)
     train, Z, x = rng.uniform(-1, 1, (9, D)), rng.uniform(-1, 1, (M, D)), rng.uniform(-1, 1, (3, D))
     Kuu, y = reference.gram(k, Z, Z), np.sin(train.sum(axis=1))
     q_mu, q_sqrt = problems.whiten(Kuu, *reference.optimal_q(Kuu, reference.gram(k, Z, train), 0.01, y))
     prior = ValueAndGradient(SquaredExponential(1.3, jnp.asarray([0.8, 1.4])))
     gp = SparseGP(Shared(prior), (InducingPoints(Real(Z)),), problems.full_rank(q_mu[None], q_sqrt[None]))
+    return gp, jnp.asarray(x)
+
+
+def gradient_covariances(Z, x):
+    """Kuf (M,N,Q) and Kff (N,Q,Q) by differences of the kernel."""
     Kuf = np.array([[differences(lambda b, z=z: k(z, b), b) for b in x] for z in Z])
-    Kff = np.array([differences(lambda a, b=b: differences(lambda c: k(a, c), b), b) for b in x])
-    return gp, jnp.asarray(x), Kuf, Kff
+    return Kuf, np.array([differences(lambda a, b=b: differences(lambda c: k(a, c), b), b) for b in x])
+
+
+def gradient_posterior(gp, x):
+    """Mean (Q,) and covariance (Q,Q) of each input by eq. qf on those."""
+    Z, q_mu, q_sqrt = (np.asarray(a) for a in (gp.inducing[0].value, gp.q.q_mu.value[0], gp.q.q_sqrt.value[0]))
+    Kuu, (Kuf, Kff) = reference.gram(k, Z, Z), gradient_covariances(Z, np.asarray(x))
+    q = reference.unwhiten(Kuu, q_mu, q_sqrt)
+    return [reference.qf(Kuu, Kuf[:, n], Kff[n], *q) for n in range(len(x))]
 
 
 def test_value_and_gradient_prior_is_that_of_finite_differences():
-    gp, x, Kuf, Kff = gradient_gp()
-    np.testing.assert_allclose(gp.kernel.Kuf(gp.inducing, x)[0], Kuf, atol=1e-8)
-    np.testing.assert_allclose(gp.kernel.Kff_joint(x)[0], Kff, atol=1e-7)
-    np.testing.assert_allclose(gp.kernel.Kff(x)[0], np.diagonal(Kff, axis1=1, axis2=2), atol=1e-7)
+    gp, x = gradient_gp()
+    Kuf, Kff = gradient_covariances(np.asarray(gp.inducing[0].value), np.asarray(x))
+    kernel = eqx.filter_jit(lambda gp, x: (gp.kernel.Kuf(gp.inducing, x), gp.kernel.Kff_joint(x), gp.kernel.Kff(x)))
+    for ours, differenced in zip(kernel(gp, x), (Kuf, Kff, np.diagonal(Kff, axis1=1, axis2=2)), strict=True):
+        np.testing.assert_allclose(ours[0], differenced, atol=1e-7)
 
 
 def test_value_and_gradient_posterior():
-    """Sites 1 … D have the derivative of the mean of site 0, and all covariances are those of eq. qf."""
-    gp, x, Kuf, Kff = gradient_gp()
+    """Marginals and joint are eq. qf, and sites 1 … D have the derivatives of the mean of site 0."""
+    gp, x = gradient_gp()
     f, joint, _ = posterior(gp, x)
-    value = eqx.filter_jit(lambda x: variational.marginals(gp, x, jnp.asarray(0.0)).mean[:, 0])
-    slopes = np.stack([differences(lambda a: np.asarray(value(a)), np.asarray(x))])[0]
-    np.testing.assert_allclose(f.mean, slopes.T, atol=1e-7)
-    Kuu = reference.gram(k, gp.inducing[0].value, gp.inducing[0].value)
-    m, S = reference.unwhiten(Kuu, np.asarray(gp.q.q_mu.value[0]), np.asarray(gp.q.q_sqrt.value[0]))
-    for n in range(len(x)):
-        mean, covariance = reference.qf(Kuu, Kuf[:, n], Kff[n], m, S)
-        np.testing.assert_allclose(f.mean[n], mean, atol=1e-6)
-        np.testing.assert_allclose(joint.covariance[n], covariance, atol=1e-6)
-        np.testing.assert_allclose(f.variance[n], np.diag(covariance), atol=1e-6)
+    means, covariances = zip(*gradient_posterior(gp, x), strict=True)
+    np.testing.assert_allclose(f.mean, means, atol=1e-6)
+    np.testing.assert_allclose(joint.covariance, covariances, atol=1e-6)
+    np.testing.assert_allclose(f.variance, np.diagonal(covariances, axis1=1, axis2=2), atol=1e-6)
+    moved = differences(lambda a: np.asarray(posterior(gp, jnp.asarray(a))[0].mean[:, 0]), np.asarray(x))
+    np.testing.assert_allclose(f.mean, moved.T, atol=1e-8)
 
 
 def test_value_and_gradient_samples(key):
     """The full sampler draws value and gradient together: moments over many draws within five standard errors."""
-    gp, x, *_ = gradient_gp()
-    _, joint, _ = posterior(gp, x)
+    gp, x = gradient_gp()
     draw = lambda key: variational.sample(gp, x, jnp.asarray(1e-9), "full", key=key)
-    draws = np.asarray(jax.jit(jax.vmap(draw))(jax.random.split(key, 4000)))
-    for n, C in enumerate(np.asarray(joint.covariance)):
-        C_hat = np.cov(draws[:, n].T)
-        error = np.sqrt((np.outer(np.diag(C), np.diag(C)) + C**2) / len(draws))
-        assert np.all(np.abs(C_hat - C) < 5 * error)
-        assert np.all(np.abs(draws[:, n].mean(axis=0) - joint.mean[n]) < 5 * np.sqrt(np.diag(C) / len(draws)))
+    draws = np.asarray(jax.jit(jax.vmap(draw))(jax.random.split(key, 10_000)))
+    for n, (mean, C) in enumerate(gradient_posterior(gp, x)):
+        of_mean = np.sqrt(np.diag(C) / len(draws))
+        of_covariance = np.sqrt((np.outer(np.diag(C), np.diag(C)) + C**2) / len(draws))
+        assert np.all(np.abs(draws[:, n].mean(axis=0) - mean) < 5 * of_mean)
+        assert np.all(np.abs(np.cov(draws[:, n].T) - C) < 5 * of_covariance)

@@ -36,7 +36,7 @@ def value(model, x, y, num_data, key, **samples):
 def values(model, x, y, num_data, keys, num_samples=1, likelihood_samples=1):
     """The ELBO for each of many keys."""
     samples = {"num_samples": num_samples, "likelihood_samples": likelihood_samples}
-    return jax.lax.map(lambda key: elbo(model, x, y, num_data, key=key, **samples), keys, batch_size=200)
+    return jax.vmap(lambda key: elbo(model, x, y, num_data, key=key, **samples))(keys)
 
 
 def close_in_mean(estimates, expected, error=0.0):
@@ -44,14 +44,16 @@ def close_in_mean(estimates, expected, error=0.0):
     return abs(np.mean(estimates) - expected) < 4 * np.hypot(np.std(estimates) / np.sqrt(len(estimates)), error)
 
 
-@pytest.mark.parametrize("model_name", ["tick", "conv", "se"])
-@pytest.mark.parametrize("name", ["gaussian", "bernoulli", "robustmax"])
+@pytest.mark.parametrize(
+    ("model_name", "name"),
+    [("tick", "gaussian"), ("conv", "gaussian"), ("se", "gaussian"), ("tick", "bernoulli"), ("tick", "robustmax")],
+)
 def test_single_layer_is_the_equation(model_name, name, key):
     model, x, y = problem(model_name, likelihood(name))
     means, variances, kl = tiny.outputs(model.layers[0], x)
     expected = reference.minibatch_elbo(tiny.expectations(model.likelihood, means, variances, y), [kl], num_data=50)
     # Kernel sums are exact to rounding; RobustMax's quadrature is not.
-    np.testing.assert_allclose(value(model, x, y, 50, key), expected, rtol=1e-3 if name == "robustmax" else 1e-6)
+    np.testing.assert_allclose(value(model, x, y, 50, key), expected, rtol=1e-4 if name == "robustmax" else 1e-6)
 
 
 def test_stride_colour_and_no_weights(key):
@@ -65,9 +67,8 @@ def test_stride_colour_and_no_weights(key):
     np.testing.assert_allclose(value(model, x, y, tiny.N, key), expected, rtol=1e-6)
 
 
-@pytest.mark.parametrize("name", ["gaussian", "bernoulli", "robustmax"])
-def test_mean_over_the_batches_of_a_partition_is_the_whole(name, key):
-    model, x, y = problem("tick", likelihood(name))
+def test_mean_over_the_batches_of_a_partition_is_the_whole(key):
+    model, x, y = problem("tick", Bernoulli())
     batches = [value(model, x[i : i + 2], y[i : i + 2], tiny.N, key) for i in (0, 2, 4)]
     assert np.ptp(batches) > 1e-3
     np.testing.assert_allclose(np.mean(batches), value(model, x, y, tiny.N, key), rtol=1e-10)
@@ -97,12 +98,23 @@ def test_samples_lower_the_variance_and_keep_the_mean(samples, key):
     np.testing.assert_allclose(one.var() / many.var(), 8, rtol=0.25)
 
 
-def test_hidden_samples_lower_the_variance_and_keep_the_mean(key):
-    model, x, y = problem("deep_tick", Bernoulli())
-    x, y = jnp.asarray(x), jnp.asarray(y)
-    one, many = (np.asarray(values(model, x, y, 6, jax.random.split(key, 1000), num_samples=s)) for s in (1, 8))
-    assert close_in_mean(many, one.mean(), one.std() / np.sqrt(len(one)))
-    np.testing.assert_allclose(one.var() / many.var(), 8, rtol=0.35)
+@pytest.mark.parametrize("sampling", tiny.SAMPLINGS)
+def test_deep_is_unbiased_and_samples_lower_its_variance(sampling, key):
+    """Against the closed form of the last layer, averaged over draws of the hidden one that numpy made."""
+    model, x, y = problem("deep_tick", likelihood("gaussian"), sampling=sampling)
+    images = tiny.hidden_draws(model.layers[0], x[0], sampling, 600)
+    rows = [tiny.outputs(model.layers[1], image[None]) for image in images]
+    expectations = np.array([tiny.expectations(model.likelihood, m, v, y[:1])[0] for m, v, _ in rows])
+    expected = expectations.mean() - rows[0][2] - tiny.whitened_kl(model.layers[0].gp.q)
+    error, keys = expectations.std() / np.sqrt(600), jax.random.split(key, 800)
+    x, y = jnp.asarray(x[:1]), jnp.asarray(y[:1])
+    estimates = np.asarray(values(model, x, y, 1, keys))
+    assert close_in_mean(estimates, expected, error)
+    np.testing.assert_allclose(estimates.std(), expectations.std(), rtol=0.3)
+    if sampling == "correlated":
+        many = np.asarray(values(model, x, y, 1, keys, num_samples=4))
+        assert close_in_mean(many, expected, error)
+        np.testing.assert_allclose(estimates.var() / many.var(), 4, rtol=0.3)
 
 
 def deterministic(model):
@@ -116,20 +128,20 @@ def deterministic(model):
     return eqx.tree_at(
         lambda m: [gp.q.q_sqrt.raw for gp in hidden(m)] + [gp.q.q_mu.raw for gp in hidden(m)],
         model,
-        q_sqrt + [jnp.full((2, tiny.M), 1e-4)] * len(hidden(model)),
+        q_sqrt + [jnp.asarray(np.full((2, tiny.M), 1e-4))] * len(hidden(model)),
     )
 
 
 @pytest.mark.parametrize("sampling", tiny.SAMPLINGS)
 def test_deep_with_deterministic_hidden_layers_is_shallow_on_the_centres(sampling, key):
     """A hidden layer without variance hands the centre pixels on, so only its KL is left of it."""
-    model, x, y = problem("deep_tick", Bernoulli(), sampling=sampling)
+    model, x, y = problem("deep_tick", likelihood("gaussian"), sampling=sampling)
     model = deterministic(model)
-    centres = reference.identity_conv(x, 3, 3, 2)
-    means, variances, kl = tiny.outputs(model.layers[-1], centres)
+    means, variances, kl = tiny.outputs(model.layers[-1], reference.identity_conv(x[:1], 3, 3, 2))
     kls = [kl, tiny.whitened_kl(model.layers[0].gp.q)]
-    expected = reference.minibatch_elbo(tiny.expectations(model.likelihood, means, variances, y), kls, num_data=50)
-    np.testing.assert_allclose(value(model, x, y, 50, key), expected, rtol=1e-5)
+    expected = reference.elbo(tiny.expectations(model.likelihood, means, variances, y[:1]), kls)
+    estimates = values(model, jnp.asarray(x[:1]), jnp.asarray(y[:1]), 1, jax.random.split(key, 800))
+    np.testing.assert_allclose(estimates, expected, rtol=1e-5)
 
 
 def test_kl_is_the_sum_over_layers():

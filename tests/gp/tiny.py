@@ -26,11 +26,14 @@ def labels(num=N, classes=K):
 
 
 def build(name, likelihood, *, jitter=1e-5, seed=0, **settings):
-    """A model of the given name for `images()`, M inducing variables, patches of 3×3, two hidden channels."""
+    """A model of the given name for `images()`, M inducing variables, patches of 3×3, two hidden channels.
+
+    The last layer of a deep one has a longer lengthscale, so that it feels what hidden layers put out.
+    """
     if name.endswith("se"):
         settings = {"width": 4, **settings} if "deep" in name else settings
     else:
-        settings = {"patch_size": 3, "channels": 2, **settings}
+        settings = {"patch_size": 3, "channels": 2, "lengthscale": 2.0 if "deep" in name else 1.0, **settings}
     key = jax.random.key(seed)
     return getattr(builders, name)(images(20), likelihood, num_inducing=M, jitter=jitter, key=key, **settings)
 
@@ -42,6 +45,11 @@ def perturbed(model, scale=0.3, seed=1):
     rng = np.random.default_rng(seed)
     moved = [leaf + scale * jnp.asarray(rng.normal(size=leaf.shape), leaf.dtype) for leaf in leaves]
     return eqx.combine(jax.tree.unflatten(tree, moved), fixed)
+
+
+def moments(q):
+    """q_mu (L,M) and q_sqrt (L,M,M) in float64."""
+    return np.asarray(q.q_mu.value, np.float64), np.asarray(q.q_sqrt.value, np.float64)
 
 
 def covariances(layer, x):
@@ -70,7 +78,7 @@ def outputs(layer, x):
     """Mean and variance (N,K) of q(f(x)) of a last layer by eq. qf, and its KL, all by `reference`."""
     Kuu, Kuf, Kff = covariances(layer, x)
     q, means, variances, kls = layer.gp.q, [], [], []
-    for q_mu, q_sqrt in zip(np.asarray(q.q_mu.value), np.asarray(q.q_sqrt.value), strict=True):
+    for q_mu, q_sqrt in zip(*moments(q), strict=True):
         m, S = reference.unwhiten(Kuu, q_mu, q_sqrt)
         mean, covariance = reference.qf(Kuu, Kuf, Kff, m, S)
         means.append(mean)
@@ -79,10 +87,35 @@ def outputs(layer, x):
     return np.stack(means, axis=1), np.stack(variances, axis=1), sum(kls)
 
 
+def hidden_draws(layer, x, sampling, num):
+    """Draws (num, rows, columns, G) of a hidden layer's output at one image x, by `reference` and numpy."""
+    grid, patch, q = layer.mean.grid, layer.gp.kernel.covariance.response.patch, layer.gp.q
+    k_g = reference.patch_response(reference.se(float(patch.variance.value), float(patch.lengthscale.value)))
+    Z, patches = np.asarray(layer.gp.inducing[0].Z.value, np.float64), reference.patches(x[None], *grid.patch_shape)
+    places = reference.places(*x.shape[:2], *grid.patch_shape)
+    Kuu, P = reference.inducing_Kuu(k_g, Z), len(places)
+    Kuf, Kff = (
+        reference.mock_Kuf(k_g, Z, None, patches, places)[:, 0],
+        reference.mock_Kff(k_g, patches, patches, places),
+    )
+    rng, channels = np.random.default_rng(5), []
+    for q_mu, q_sqrt in zip(*moments(q), strict=True):
+        m, S = reference.unwhiten(Kuu, q_mu, q_sqrt)
+        mean, covariance = reference.qf(Kuu, Kuf, Kff.reshape(P, P), m, S)
+        covariance = {
+            "full": covariance,
+            "marginal": np.diag(np.diag(covariance)),
+            "correlated": reference.correlated_covariance(Kuu, Kuf, Kff.reshape(P, P), S),
+        }[sampling]
+        channels.append(rng.multivariate_normal(mean, covariance, size=num))
+    noise = np.stack(channels, axis=-1).reshape(num, grid.rows, grid.columns, len(channels))
+    return reference.identity_conv(x[None], *grid.patch_shape, len(channels)) + noise
+
+
 def whitened_kl(q):
     """KL[q(v) || N(0, I)], summed over latents: a hidden layer's, which does not depend on its Kuu."""
     M = q.q_mu.value.shape[1]
-    rows = zip(np.asarray(q.q_mu.value), np.asarray(q.q_sqrt.value), strict=True)
+    rows = zip(*moments(q), strict=True)
     return sum(reference.kl(np.eye(M), q_mu, q_sqrt @ q_sqrt.T) for q_mu, q_sqrt in rows)
 
 

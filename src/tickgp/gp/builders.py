@@ -127,7 +127,7 @@ def convolutional(
     initialiser: Initialiser = "random",
     places: Places = "true",
     mean_field: bool = False,
-    sampling: Sampling = "correlated",
+    sampling: Sampling = "marginal",
     jitter: float = 1e-5,
     key: PRNGKeyArray,
 ) -> DeepGP:
@@ -183,7 +183,7 @@ def pointwise(
     lengthscale: float | None = None,
     initialiser: Initialiser = "random",
     mean_field: bool = False,
-    sampling: Sampling = "correlated",
+    sampling: Sampling = "marginal",
     jitter: float = 1e-5,
     key: PRNGKeyArray,
 ) -> DeepGP:

@@ -26,17 +26,17 @@ class PatchResponse(eqx.Module):
 
     def __call__(self, a: Located, b: Located) -> Float[Array, "A B"]:
         covariance = self.patch(a.patch, b.patch)
-        if self.location is None:
-            return covariance
-        if a.place is None or b.place is None:
-            raise ValueError(
-                "a location kernel needs patches with places, and some have none; give InducingPatches places"
-            )
-        return covariance * self.location(a.place, b.place)
+        return covariance if self.location is None else covariance * self.location(_place(a), _place(b))
 
     def diag(self, a: Located) -> Float[Array, " A"]:
         variance = self.patch.diag(a.patch)
-        return variance if self.location is None or a.place is None else variance * self.location.diag(a.place)
+        return variance if self.location is None else variance * self.location.diag(_place(a))
+
+
+def _place(located: Located) -> Float[Array, "T 2"]:
+    if located.place is None:
+        raise ValueError("a location kernel was given patches without places; give the InducingPatches places")
+    return located.place
 
 
 class Convolutional(AbstractCovariance):

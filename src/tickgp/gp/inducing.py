@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import equinox as eqx
 import jax
@@ -72,16 +72,19 @@ def choose_patches(
 ) -> InducingPatches:
     """M inducing patches from images (N, H, W, C).
 
-    how: `random` takes distinct patches, `kmeans` centres of clusters of patches, `greedy` one patch after the other
-    where the variance given those before it is largest.
-    places: `none` for a prior without location kernel; `true` where the patch was found (for `kmeans`, where the
-    patch nearest to the centre was); `uniform` anywhere in [0, H] × [0, W], as in the paper. With places, a patch
-    counts as distinct from the same patch at another place: the background is worth knowing place by place.
+    how: `random` takes distinct patches, `kmeans` centres of clusters, `greedy` one patch after the other where the
+    variance given those before it is largest.
+    places: `none` for a prior without location kernel; `true` where the patch was found; `uniform` anywhere in
+    [0, H] × [0, W], as in the paper. With places, a patch counts as distinct from the same patch at another place (the
+    background is worth knowing place by place), and clusters are of both together.
     Paper: inducing patches from training images
     """
-    rng = _generator(key)
-    patches, found = _choose(grid, images, num_inducing, response, how, places != "none", rng)
-    if places == "none":
+    if places not in get_args(Places):
+        raise ValueError(f"places {places!r} are not known; choose one of: {', '.join(get_args(Places))}")
+    rng, located = _generator(key), places != "none"
+    kind = "pairs of patch and place" if located else "patches"
+    patches, found = _choose(grid, images, num_inducing, response, how, located, kind, rng)
+    if not located:
         return InducingPatches(Real(patches))
     if places == "uniform":
         found = rng.uniform(0.0, grid.image_shape[:2], (num_inducing, 2))
@@ -94,9 +97,8 @@ def choose_points(
     """M inducing points from inputs (N, …), which are taken as vectors; `how` as for patches."""
     rows = np.asarray(x).reshape(len(x), 1, -1, 1)
     whole = PatchGrid(rows.shape[1:], rows.shape[1:3])
-    return InducingPoints(
-        Real(_choose(whole, rows, num_inducing, PatchResponse(kernel), how, False, _generator(key))[0])
-    )
+    points, _ = _choose(whole, rows, num_inducing, PatchResponse(kernel), how, False, "inputs", _generator(key))
+    return InducingPoints(Real(points))
 
 
 def _generator(key: PRNGKeyArray) -> np.random.Generator:
@@ -109,13 +111,15 @@ def _choose(
     num_inducing: int,
     response: PatchResponse,
     how: Initialiser,
-    by_place: bool,
+    located: bool,
+    kind: str,
     rng: np.random.Generator,
 ) -> tuple[np.ndarray, np.ndarray]:
+    if num_inducing < 1:
+        raise ValueError(f"{num_inducing} inducing variables were asked for; use at least 1")
     pool = num_inducing if how == "random" else max(10 * num_inducing, 10_000)
-    patches, places = _distinct(grid, images, pool, by_place, rng)
+    patches, places = _distinct(grid, images, pool, located, rng)
     if len(patches) < num_inducing:
-        kind = "pairs of patch and place" if by_place else "patches"
         raise ValueError(
             f"{num_inducing} inducing variables were asked for, but the {len(images)} images have only {len(patches)} "
             f"distinct {kind}; use at most {len(patches)}"
@@ -124,22 +128,24 @@ def _choose(
         case "random":
             return patches[:num_inducing], places[:num_inducing]
         case "kmeans":
-            return _cluster(patches, places, num_inducing, rng)
+            return _cluster(patches, places if located else 0 * places, num_inducing, rng)
         case "greedy":
             picked = _greedy(response, Located(jnp.asarray(patches), jnp.asarray(places)), num_inducing)
             return patches[picked], places[picked]
+        case _:
+            raise ValueError(f"initialiser {how!r} is not known; choose one of: {', '.join(get_args(Initialiser))}")
 
 
 def _distinct(
-    grid: PatchGrid, images: np.ndarray, num: int, by_place: bool, rng: np.random.Generator
+    grid: PatchGrid, images: np.ndarray, num: int, located: bool, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
     """`num` distinct patches drawn at random and where they were found, or all there are if those are fewer."""
-    P, total = grid.num_patches, len(images) * grid.num_patches
+    P, total, dtype = grid.num_patches, len(images) * grid.num_patches, jnp.zeros(()).dtype
     size = min(4 * num, total)
     while True:
         image, patch = np.divmod(rng.choice(total, size, replace=False), P)
-        patches, places = grid.windows(images, image, patch).astype(float), grid.corners(patch).astype(float)
-        rows = np.concatenate([patches, places], axis=1) if by_place else patches
+        patches, places = grid.windows(images, image, patch).astype(dtype), grid.corners(patch).astype(dtype)
+        rows = np.concatenate([patches, places], axis=1) if located else patches
         first = np.sort(np.unique(rows, axis=0, return_index=True)[1])[:num]
         if len(first) == num or size == total:
             return patches[first], places[first]
@@ -149,11 +155,14 @@ def _distinct(
 def _cluster(
     patches: np.ndarray, places: np.ndarray, num: int, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
+    """Centres of clusters of patches and places together, places weighted to have the spread of patches."""
     from sklearn.cluster import KMeans  # a second to import, and needed here alone
-    from sklearn.metrics import pairwise_distances_argmin
 
-    centres = KMeans(num, n_init=1, random_state=int(rng.integers(2**31))).fit(patches).cluster_centers_
-    return centres, places[pairwise_distances_argmin(centres, patches)]
+    spread = lambda rows: np.sqrt(rows.var(axis=0).sum()) or 1.0
+    weight = spread(patches) / spread(places)
+    rows = np.concatenate([patches, weight * places], axis=1)
+    centres = KMeans(num, n_init=1, random_state=int(rng.integers(2**31))).fit(rows).cluster_centers_
+    return centres[:, :-2], centres[:, -2:] / weight
 
 
 def _greedy(response: PatchResponse, pool: Located, num: int) -> np.ndarray:

@@ -56,8 +56,7 @@ class AbstractStationary(AbstractKernel):
         """c as a function of r²."""
 
     def __call__(self, a: Float[Array, "A D"], b: Float[Array, "B D"]) -> Float[Array, "A B"]:
-        lengthscale = self.lengthscale.value
-        return self.variance.value * self.correlation(squared_distances(a / lengthscale, b / lengthscale))
+        return self.variance.value * self.correlation(squared_distances(a, b, self.lengthscale.value))
 
     def diag(self, a: Float[Array, "A D"]) -> Float[Array, " A"]:
         return jnp.broadcast_to(self.variance.value, a.shape[:1])
@@ -169,19 +168,21 @@ def expected_crossings(kernel: AbstractKernel, level: float = 0.0) -> Float[Arra
     return jnp.sqrt(curvature / value) / jnp.pi * jnp.exp(-(level**2) / (2 * value))
 
 
-def squared_distances(a: Float[Array, "A D"], b: Float[Array, "B D"]) -> Float[Array, "A B"]:
-    """|a_i − b_j|² for all i and j.
+def squared_distances(
+    a: Float[Array, "A D"], b: Float[Array, "B D"], lengthscale: Float[Array, "*D"]
+) -> Float[Array, "A B"]:
+    """|(a_i − b_j) / lengthscale|² for all i and j; exactly 0 for a point and itself, that is when b is a.
 
-    In few dimensions from the differences, which is exact. In many by |a|² + |b|² − 2ab, one matrix product; both are
-    first moved by the mean of a, because the expansion loses digits far from the origin, and what rounding makes
-    negative is 0.
+    In few dimensions from the differences. In many by |a|² + |b|² − 2ab, one matrix product; both are first moved by
+    the mean of a, because the expansion loses digits far from the origin, and what rounding makes negative is 0.
     """
     if a.shape[1] <= 3:
-        return jnp.sum((a[:, None, :] - b[None, :, :]) ** 2, axis=-1)
+        return jnp.sum(((a[:, None, :] - b[None, :, :]) / lengthscale) ** 2, axis=-1)
     centre = jax.lax.stop_gradient(jnp.mean(a, axis=0))
-    a, b = a - centre, b - centre
-    expansion = jnp.sum(a**2, axis=1)[:, None] + jnp.sum(b**2, axis=1)[None, :] - 2 * matmul(a, b.T)
-    return jnp.maximum(expansion, 0)
+    left, right = (a - centre) / lengthscale, (b - centre) / lengthscale
+    expansion = jnp.sum(left**2, axis=1)[:, None] + jnp.sum(right**2, axis=1)[None, :] - 2 * matmul(left, right.T)
+    r2 = jnp.maximum(expansion, 0)
+    return jnp.where(jnp.eye(len(a), dtype=bool), 0, r2) if a is b else r2
 
 
 def _root(r2: Float[Array, "*shape"]) -> Float[Array, "*shape"]:

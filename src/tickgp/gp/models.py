@@ -31,7 +31,7 @@ class DeepGP(eqx.Module):
         likelihood: AbstractLikelihood,
         *,
         jitter: float = 1e-5,
-        sampling: Sampling = "correlated",
+        sampling: Sampling = "marginal",
     ):
         if layers[-1].output_shape != (likelihood.num_outputs,):
             raise ValueError(

@@ -53,8 +53,8 @@ class Positive(AbstractParameter):
 
     def __init__(self, value: ArrayLike, trainable: bool = True):
         value = jnp.asarray(value, float)
-        if not isinstance(value, jax.core.Tracer) and not bool(jnp.all(value > _LEAST)):
-            raise ValueError(f"a positive parameter was given {value}; every entry must be above {_LEAST}")
+        if not isinstance(value, jax.core.Tracer) and not bool(jnp.all((value > _LEAST) & jnp.isfinite(value))):
+            raise ValueError(f"a positive parameter was given {value}; every entry must be finite and above {_LEAST}")
         excess = value - _LEAST
         self.raw = excess + jnp.log(-jnp.expm1(-excess))
         self.trainable = trainable
@@ -115,8 +115,8 @@ def _set_trainable(model: Model, where: Callable[[Model], Any], on: bool) -> Mod
     def mark(node: Any) -> Any:
         if not _is_parameter(node):
             return node
-        # Built anew for the flag, then given the same raw array: softplus and its inverse do not round-trip exactly.
-        return eqx.tree_at(lambda p: p.raw, type(node)(node.value, trainable=on), node.raw)
+        # Built anew for the flag, with any value, then given the same raw array.
+        return eqx.tree_at(lambda p: p.raw, type(node)(jnp.ones_like(node.raw), trainable=on), node.raw)
 
     def below(node: Any) -> Any:
         return jax.tree.map(mark, node, is_leaf=_is_parameter)

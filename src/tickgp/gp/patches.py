@@ -65,11 +65,7 @@ class PatchGrid:
 
     def patches(self, images: Float[Array, "N H W C"]) -> Float[Array, "N P E"]:
         """All patches of each image."""
-        if images.shape[1:] != self.image_shape:
-            raise ValueError(
-                f"images of shape {images.shape[1:]} were given to a model for images of shape {self.image_shape} "
-                "(height, width, channels); resize them or build the model for this shape"
-            )
+        self._check(images.shape)
         (h, w), (sy, sx) = self.patch_shape, self.stride
         bottom, right = (self.rows - 1) * sy + 1, (self.columns - 1) * sx + 1
         pixels = [images[:, i : i + bottom : sy, j : j + right : sx, :] for i in range(h) for j in range(w)]
@@ -85,7 +81,15 @@ class PatchGrid:
 
     def windows(self, images: np.ndarray, image: np.ndarray, patch: np.ndarray) -> np.ndarray:
         """Patch number `patch[i]` of image number `image[i]`, for all i, in numpy: for picking a few among many."""
+        self._check(images.shape)
         (h, w), corner = self.patch_shape, self.corners(patch)
         row = corner[:, 0, None, None] + np.arange(h)[:, None]
         column = corner[:, 1, None, None] + np.arange(w)
         return images[image[:, None, None], row, column].reshape(len(image), self.patch_length)
+
+    def _check(self, shape: tuple[int, ...]) -> None:
+        if shape[1:] != self.image_shape:
+            raise ValueError(
+                f"images of shape {shape[1:]} were given to a model for images of shape {self.image_shape} "
+                "(height, width, channels); resize them or build the model for this shape"
+            )

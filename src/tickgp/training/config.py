@@ -32,8 +32,8 @@ class ModelConfig:
     """How the inducing patches are chosen."""
     places: Literal["true", "uniform"] = "true"
     """Where the inducing patches of a TICK-GP start: where they were found, or anywhere (the paper)."""
-    sampling: Literal["correlated", "marginal", "full"] = "correlated"
-    """How hidden layers are drawn: with correlation through the inducing variables, none (the paper), or all."""
+    sampling: Literal["marginal", "full", "correlated"] = "marginal"
+    """How hidden layers are drawn: every patch on its own, all jointly, or jointly through the inducing patches."""
 
 
 @dataclass(frozen=True)

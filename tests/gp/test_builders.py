@@ -1,0 +1,242 @@
+"""The six builders: shapes and initial values of what they build, and what they refuse."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import reference
+import tiny
+
+from tickgp.gp import builders
+from tickgp.gp.convolution import Convolutional, MultiOutputConvolutional
+from tickgp.gp.kernels import Matern32, SquaredExponential
+from tickgp.gp.likelihoods import Bernoulli, Softmax
+from tickgp.gp.means import IdentityConv, Linear, Zero
+from tickgp.gp.params import AbstractParameter
+from tickgp.gp.variational import MeanField
+
+GREY, COLOUR = (9, 8, 1), (8, 9, 3)
+LIKELIHOOD = Softmax(4)
+
+
+def build(name, shape=GREY, **settings):
+    settings = {"num_inducing": 7, "key": jax.random.key(0), **settings}
+    return getattr(builders, name)(tiny.images(12, shape), LIKELIHOOD, **settings)
+
+
+def response(layer):
+    return layer.gp.kernel.covariance.response
+
+
+def frozen(model):
+    """The frozen parameters of a model, with their paths."""
+    is_parameter = lambda node: isinstance(node, AbstractParameter)
+    leaves = jax.tree_util.tree_leaves_with_path(model, is_leaf=is_parameter)
+    return [jax.tree_util.keystr(path) for path, leaf in leaves if is_parameter(leaf) and not leaf.trainable]
+
+
+def size(length, patch, stride):
+    return (length - patch) // stride + 1
+
+
+@pytest.mark.parametrize("name", ["deep_conv", "deep_tick"])
+@pytest.mark.parametrize(
+    ("shape", "patch", "stride", "hidden_stride", "depth"),
+    [
+        (GREY, (3, 3), (1, 1), (1, 1), 1),
+        (GREY, (3, 2), (2, 1), (1, 2), 2),
+        (COLOUR, (2, 3), (1, 2), (2, 1), 2),
+        (COLOUR, (2, 2), (1, 1), (1, 1), 3),
+    ],
+)
+def test_shapes_of_convolutional_models(name, shape, patch, stride, hidden_stride, depth):
+    model = build(name, shape, patch_size=patch, stride=stride, hidden_stride=hidden_stride, depth=depth, channels=4)
+    assert len(model.layers) == depth
+    H, W, C = shape
+    for layer in model.layers[:-1]:
+        grid, inducing = layer.gp.kernel.covariance.grid, layer.gp.inducing[0]
+        assert isinstance(layer.gp.kernel.covariance, MultiOutputConvolutional)
+        assert isinstance(layer.mean, IdentityConv)
+        assert (grid.image_shape, grid.patch_shape, grid.stride) == ((H, W, C), patch, hidden_stride)
+        assert inducing.Z.value.shape == (7, patch[0] * patch[1] * C)
+        assert inducing.places is None
+        assert response(layer).location is None
+        assert layer.gp.q.q_mu.value.shape == (4, 7)
+        H, W, C = size(H, patch[0], hidden_stride[0]), size(W, patch[1], hidden_stride[1]), 4
+        assert layer.output_shape == (H, W, C)
+    last = model.layers[-1]
+    prior, inducing = last.gp.kernel.covariance, last.gp.inducing[0]
+    assert isinstance(prior, Convolutional)
+    assert isinstance(last.mean, Zero)
+    assert (prior.grid.image_shape, prior.grid.patch_shape, prior.grid.stride) == ((H, W, C), patch, stride)
+    P = size(H, patch[0], stride[0]) * size(W, patch[1], stride[1])
+    np.testing.assert_array_equal(prior.weights.value, np.ones(P))
+    assert inducing.Z.value.shape == (7, patch[0] * patch[1] * C)
+    assert (last.gp.q.q_mu.value.shape, last.gp.q.q_sqrt.value.shape) == ((4, 7), (4, 7, 7))
+    assert last.output_shape == (4,)
+    if name == "deep_conv":
+        assert inducing.places is None
+        assert prior.response.location is None
+    else:
+        assert inducing.places.value.shape == (7, 2)
+
+
+def test_initial_values():
+    model = build("deep_tick", patch_size=3)
+    hidden, last = model.layers
+    for layer, variance in ((hidden, 1.0), (last, 5.0)):
+        assert isinstance(response(layer).patch, SquaredExponential)
+        np.testing.assert_allclose(response(layer).patch.variance.value, variance, rtol=1e-6)
+        np.testing.assert_allclose(response(layer).patch.lengthscale.value, 1.0, rtol=1e-6)
+    np.testing.assert_array_equal(hidden.gp.q.q_sqrt.value, np.tile(np.float32(1e-3) * np.eye(7), (10, 1, 1)))
+    np.testing.assert_array_equal(last.gp.q.q_sqrt.value, np.tile(np.eye(7), (4, 1, 1)))
+    np.testing.assert_array_equal(last.gp.q.q_mu.value, np.zeros((4, 7)))
+    np.testing.assert_allclose(hidden.gp.q.q_mu.value.std(), 0.01, rtol=0.3)
+    location = response(last).location
+    assert isinstance(location, Matern32)
+    np.testing.assert_allclose(location.variance.value, 1.0, rtol=1e-6)
+    np.testing.assert_allclose(location.lengthscale.value, 3.0, rtol=1e-6)
+    assert frozen(model) == [".layers[1].gp.kernel.covariance.response.location.variance"]
+    np.testing.assert_allclose(model.jitter, 1e-5)
+
+
+def test_settings_replace_the_initial_values():
+    model = build(
+        "deep_tick",
+        patch_size=3,
+        location=SquaredExponential(1.0, 2.0),
+        weights=False,
+        variance=2.0,
+        lengthscale=0.7,
+        hidden_variance=0.3,
+        hidden_lengthscale=1.4,
+        hidden_q_mu=0.0,
+        mean_field=True,
+        sampling="marginal",
+        jitter=1e-3,
+    )
+    hidden, last = model.layers
+    kernels = [
+        (float(k.variance.value), float(k.lengthscale.value)) for k in (response(hidden).patch, response(last).patch)
+    ]
+    np.testing.assert_allclose(kernels, [(0.3, 1.4), (2.0, 0.7)], rtol=1e-6)
+    assert isinstance(response(last).location, SquaredExponential)
+    assert last.gp.kernel.covariance.weights is None
+    np.testing.assert_array_equal(hidden.gp.q.q_mu.value, np.zeros((10, 7)))
+    assert isinstance(hidden.gp.q, MeanField)
+    np.testing.assert_allclose(hidden.gp.q.q_std.value, 1e-3, rtol=1e-5)
+    np.testing.assert_allclose(last.gp.q.q_std.value, 1.0, rtol=1e-6)
+    assert (model.sampling, float(model.jitter)) == ("marginal", pytest.approx(1e-3))
+
+
+@pytest.mark.parametrize("depth", [1, 2, 3])
+def test_pointwise_models(depth):
+    model = build("deep_se", COLOUR, depth=depth, width=5)
+    length = 8 * 9 * 3
+    for i, layer in enumerate(model.layers):
+        hidden = i < depth - 1
+        F = 5 if hidden else 4
+        assert layer.output_shape == (F,)
+        assert layer.gp.inducing[0].Z.value.shape == (7, length)
+        assert isinstance(layer.mean, Linear if hidden else Zero)
+        np.testing.assert_allclose(layer.gp.kernel.covariance.kernel.variance.value, 1.0 if hidden else 5.0, rtol=1e-6)
+        np.testing.assert_array_equal(layer.gp.q.q_mu.value, np.zeros((F, 7)))
+        np.testing.assert_allclose(layer.gp.q.q_sqrt.value[0], (1e-3 if hidden else 1.0) * np.eye(7), rtol=1e-6)
+        length = F
+    assert len(model.layers) == depth
+    assert len(frozen(model)) == 2 * (depth - 1)
+
+
+def test_hidden_mean_of_pointwise_models_is_pca():
+    x = tiny.images(12, GREY).reshape(12, -1)
+    mean = build("deep_se", width=5).layers[0].mean(jnp.asarray(x, jnp.float32))
+    np.testing.assert_allclose(np.mean(mean, axis=0), 0, atol=1e-4)
+    largest = np.sort(np.linalg.eigvalsh(np.cov(x.T)))[::-1][:5]
+    np.testing.assert_allclose(np.cov(np.asarray(mean).T), np.diag(largest), atol=1e-3)
+
+
+def among(rows, candidates):
+    """Is every row one of the candidates?"""
+    return np.array([np.abs(candidates - row).max(axis=1).min() for row in np.asarray(rows)]) < 1e-5
+
+
+def test_inducing_patches_are_patches_of_what_a_layer_sees():
+    model, x = build("deep_tick", COLOUR, patch_size=(2, 3), depth=3, channels=4), tiny.images(12, COLOUR)
+    for layer in model.layers:
+        patches = reference.patches(x, 2, 3)
+        Z = np.asarray(layer.gp.inducing[0].Z.value)
+        assert among(Z, patches.reshape(-1, patches.shape[2])).all()
+        assert len(np.unique(Z, axis=0)) == 7
+        x, seen = reference.identity_conv(x, 2, 3, 4), x
+    last = model.layers[-1].gp.inducing[0]
+    patches, places = reference.patches(seen, 2, 3), reference.places(*seen.shape[1:3], 2, 3)
+    pairs = np.concatenate([patches, np.tile(places, (12, 1, 1))], axis=2)
+    assert among(np.concatenate([last.Z.value, last.places.value], axis=1), pairs.reshape(-1, pairs.shape[2])).all()
+
+
+def test_inducing_images_are_images():
+    x = tiny.images(12, GREY).reshape(12, -1)
+    assert among(build("se").layers[0].gp.inducing[0].Z.value, x).all()
+
+
+@pytest.mark.parametrize("name", ["se", "conv"])
+def test_no_lengthscale_means_half_the_median_distance(name):
+    """Over all pairs, where the library takes a few hundred."""
+    settings = {} if name == "se" else {"patch_size": 3}
+    images = np.random.default_rng(2).uniform(size=(60, *GREY))
+    model = getattr(builders, name)(
+        images, LIKELIHOOD, lengthscale=None, num_inducing=7, key=jax.random.key(0), **settings
+    )
+    rows = images.reshape(60, -1) if name == "se" else reference.patches(images, 3, 3).reshape(-1, 9)[::4]
+    distances = np.linalg.norm(rows[:, None] - rows[None], axis=2)
+    prior = model.layers[0].gp.kernel.covariance
+    kernel = prior.kernel if name == "se" else prior.response.patch
+    np.testing.assert_allclose(kernel.lengthscale.value, np.median(distances[distances > 0]) / 2, rtol=0.05)
+
+
+@pytest.mark.parametrize(("single", "deep"), [("tick", "deep_tick"), ("conv", "deep_conv"), ("se", "deep_se")])
+def test_a_single_layer_is_a_deep_model_of_depth_one(single, deep, key):
+    models = (build(single, (6, 5, 1)), build(deep, (6, 5, 1), depth=1))
+    x, y = jnp.asarray(tiny.images(), jnp.float32), jnp.asarray(tiny.labels())
+    first, second = (tiny.elbo(model, x, y, 50, key=key) for model in models)
+    assert jnp.isfinite(first)
+    assert first == second
+
+
+def test_the_key_decides():
+    first, again, other = (build("tick", patch_size=3, key=jax.random.key(seed)) for seed in (3, 3, 4))
+    same = lambda a, b: all(jax.tree.leaves(jax.tree.map(lambda p, q: bool((p == q).all()), a, b)))
+    assert same(first, again)
+    assert not same(first, other)
+
+
+def test_bytes_and_pixels_build_the_same_model(key):
+    x = np.random.default_rng(4).integers(0, 256, (12, *GREY), dtype=np.uint8)
+    models = [builders.tick(images, Bernoulli(), num_inducing=7, key=key) for images in (x, x / 255)]
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-6), *models)
+
+
+NAN = tiny.images(12, GREY) * np.where(np.arange(12) == 3, np.nan, 1)[:, None, None, None]
+
+
+@pytest.mark.parametrize(
+    ("name", "images", "settings", "message"),
+    [
+        ("deep_tick", None, {"depth": 0}, "depth 0 was asked for; the least is 1"),
+        ("deep_se", None, {"depth": 0}, "depth 0 was asked for; the least is 1"),
+        ("tick", None, {"patch_size": 9}, "patch 9x9 does not fit in image 9x8"),
+        ("deep_conv", None, {"patch_size": 5}, "patch 5x5 does not fit in image 5x4; use a patch from 1x1 to 5x4"),
+        ("tick", None, {"stride": 0}, "must be at least 1"),
+        ("se", None, {"num_inducing": 13}, "13 inducing variables were asked for.*use at most 12"),
+        ("conv", None, {"patch_size": 8, "num_inducing": 25}, "have only 24 distinct patches; use at most 24"),
+        ("deep_se", None, {"width": 13}, "use a width of at most that"),
+        ("tick", NAN, {}, "1 of 12 images hold NaN"),
+        ("se", NAN[..., 0], {}, r"shape \(12, 9, 8\); they must be \(number, height, width, channels\)"),
+        ("conv", np.full((2, 9, 8, 1), "a"), {}, "give real numbers"),
+        ("conv", None, {"variance": 0.0}, "positive parameter was given 0"),
+    ],
+)
+def test_wrong_input_is_refused(name, images, settings, message, key):
+    images = tiny.images(12, GREY) if images is None else images
+    with pytest.raises(ValueError, match=message):
+        getattr(builders, name)(images, LIKELIHOOD, **{"num_inducing": 7, "key": key, **settings})

@@ -1,0 +1,168 @@
+"""Predictions: against numpy draws and closed forms, their entropies, and that an image's neighbours do not matter."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import reference
+import tiny
+from scipy.special import ndtr, softmax
+
+from tickgp.gp.likelihoods import Bernoulli, Gaussian, RobustMax, Softmax
+from tickgp.gp.predict import Prediction, predict
+
+MANY = 20_000
+DEEP = {"num_samples": 1000, "batch_size": 4}
+
+
+@pytest.fixture(scope="module", params=("tick", *tiny.SAMPLINGS))
+def model(request):
+    """A single layer, and a deep one for each way to draw hidden layers."""
+    return tiny.perturbed(tiny.build("tick", Bernoulli())) if request.param == "tick" else deep(request.param)
+
+
+def deep(sampling):
+    """A deep model whose prediction moves with what the hidden layer draws."""
+    return set_last(tiny.perturbed(tiny.build("deep_tick", Bernoulli(), sampling=sampling)), q_mu=1.0, q_sqrt=0.5)
+
+
+def probit_entropy(mean, variance):
+    """E[H[Φ(f)]] under f ~ N(mean, variance), by dense integration."""
+    return reference.gaussian_expectation(lambda f: reference.entropy([ndtr(f), ndtr(-f)]), mean, variance, points=2001)
+
+
+def set_last(model, *, variance=None, q_mu=None, q_sqrt=None):
+    """`model` with other values in its last layer."""
+    layer = model.layers[-1]
+    kernel = layer.gp.kernel.covariance.response.patch
+    new = {
+        "variance": kernel.variance if variance is None else type(kernel.variance)(variance),
+        "q_mu": layer.gp.q.q_mu.raw if q_mu is None else jnp.full_like(layer.gp.q.q_mu.raw, 1.0) * jnp.asarray(q_mu),
+        "q_sqrt": layer.gp.q.q_sqrt.raw * (1.0 if q_sqrt is None else q_sqrt),
+    }
+    gp = lambda m: m.layers[-1].gp
+    where = lambda m: [gp(m).kernel.covariance.response.patch.variance, gp(m).q.q_mu.raw, gp(m).q.q_sqrt.raw]
+    return eqx.tree_at(where, model, list(new.values()))
+
+
+def test_softmax_is_the_mean_over_draws(float64, key):
+    model, x = tiny.perturbed(tiny.build("tick", Softmax(3), jitter=1e-12)), tiny.images(4)
+    prediction = predict(model, x, key=key, num_samples=MANY, batch_size=4)
+    mean, variance, _ = tiny.outputs(model.layers[0], x)
+    draws = np.random.default_rng(0).normal(mean, np.sqrt(variance), (5000, *mean.shape))
+    p = softmax(draws, axis=-1)
+    errors = p.std(axis=0) * np.sqrt(1 / MANY + 1 / 5000)
+    assert (np.abs(prediction.probabilities - p.mean(axis=0)) < 4.5 * errors).all()
+    np.testing.assert_allclose(prediction.expected_entropy, reference.expected_entropy(p), atol=0.02)
+    np.testing.assert_allclose(prediction.mutual_information, reference.mutual_information(p), atol=0.02)
+
+
+def test_bernoulli_is_the_closed_form(float64, key):
+    """E[Φ(f)] = Φ(mean / √(1 + variance))."""
+    model, x = tiny.perturbed(tiny.build("se", Bernoulli(), jitter=1e-12)), tiny.images(4)
+    prediction = predict(model, x, key=key, num_samples=MANY, batch_size=4)
+    mean, variance, _ = (a[:, 0] if np.ndim(a) else a for a in tiny.outputs(model.layers[0], x))
+    expected = ndtr(mean / np.sqrt(1 + variance))
+    np.testing.assert_allclose(prediction.probabilities[:, 1], expected, atol=4 * 0.5 / np.sqrt(MANY))
+    np.testing.assert_allclose(prediction.probabilities.sum(axis=1), 1, rtol=1e-10)
+    entropies = [probit_entropy(*row) for row in zip(mean, variance, strict=True)]
+    np.testing.assert_allclose(prediction.expected_entropy, entropies, atol=4 * 0.35 / np.sqrt(MANY))
+
+
+@pytest.mark.parametrize("sampling", tiny.SAMPLINGS)
+def test_deep_is_the_mean_over_hidden_draws(sampling, key):
+    """With common noise each image on its own still has the distribution that numpy's independent draws have."""
+    model, x = deep(sampling), tiny.images(8)
+    prediction = predict(model, x[:1], key=key, **DEEP)
+    hidden = tiny.hidden_draws(model.layers[0], x[0], sampling, 500)
+    rows = [tiny.outputs(model.layers[1], image[None]) for image in hidden]
+    mean, variance = (np.array([row[i][0, 0] for row in rows]) for i in (0, 1))
+    p, spread = ndtr(mean / np.sqrt(1 + variance)), ndtr(np.random.default_rng(6).normal(mean, np.sqrt(variance))).std()
+    assert p.std() > 0.05
+    np.testing.assert_allclose(
+        prediction.probabilities[0, 1], p.mean(), atol=4 * np.hypot(p.std() / np.sqrt(500), spread / np.sqrt(1000))
+    )
+
+
+def test_entropies_of_a_prediction():
+    """The identities, from probabilities by hand: (S, N, K) with S = 2."""
+    p = np.array([[[0.7, 0.2, 0.1], [1.0, 0.0, 0.0]], [[0.1, 0.3, 0.6], [1.0, 0.0, 0.0]]])
+    prediction = Prediction(jnp.asarray(p.mean(axis=0)), jnp.asarray(reference.expected_entropy(p)))
+    np.testing.assert_allclose(prediction.entropy, reference.predictive_entropy(p), rtol=1e-6)
+    np.testing.assert_allclose(prediction.mutual_information, reference.mutual_information(p), rtol=1e-5, atol=1e-7)
+    np.testing.assert_array_equal(prediction.labels, [0, 0])
+
+
+def test_robustmax_expects_the_same_entropy_of_every_image(float64, key):
+    """Each draw says 1 − ε for one class and ε/2 for the others: E H[p] is a constant, and the sums are 1."""
+    prediction = predict(tiny.build("conv", RobustMax(3, 0.1)), tiny.images(4), key=key, num_samples=50, batch_size=4)
+    np.testing.assert_allclose(prediction.expected_entropy, reference.entropy([0.9, 0.05, 0.05]), rtol=1e-10)
+    np.testing.assert_allclose(prediction.probabilities.sum(axis=1), 1, rtol=1e-10)
+    counts = (np.asarray(prediction.probabilities) - 0.05) / 0.85 * 50
+    np.testing.assert_allclose(counts, np.round(counts), atol=1e-8)
+
+
+def test_without_posterior_variance_there_is_no_mutual_information(float64, key):
+    model = tiny.build("tick", Softmax(3), jitter=1e-12)
+    model = set_last(model, variance=1.1e-6, q_mu=[[2000.0], [-1000.0], [0.0]], q_sqrt=1e-3)
+    x = tiny.images(4)
+    prediction = predict(model, x, key=key, num_samples=50, batch_size=4)
+    mean, _, _ = tiny.outputs(model.layers[0], x)
+    assert np.abs(mean).max() > 0.3
+    np.testing.assert_allclose(prediction.probabilities, softmax(mean, axis=1), atol=1e-3)
+    assert prediction.mutual_information.max() < 1e-5
+
+
+def test_a_prior_of_huge_variance_knows_nothing(float64, key):
+    """Every draw is sure of a class, each class as often: entropy log K, all of it mutual information."""
+    model = set_last(tiny.build("tick", Softmax(3)), variance=1e8)
+    prediction = predict(model, tiny.images(4), key=key, num_samples=MANY, batch_size=4)
+    np.testing.assert_allclose(prediction.probabilities, 1 / 3, atol=4 * np.sqrt(2 / 9 / MANY))
+    np.testing.assert_allclose(prediction.mutual_information, np.log(3), atol=0.01)
+
+
+def test_neighbours_do_not_matter(model, key):
+    x = tiny.images(8)
+    whole = predict(model, x, key=key, **DEEP)
+    order = np.array([5, 2, 7, 0, 1, 6, 4, 3])
+    for pick in (np.arange(3), np.array([6]), order):
+        part = predict(model, x[pick], key=key, **DEEP)
+        np.testing.assert_allclose(part.probabilities, whole.probabilities[pick], atol=1e-6)
+        np.testing.assert_allclose(part.expected_entropy, whole.expected_entropy[pick], atol=1e-6)
+    other = predict(model, x, key=key, **{**DEEP, "batch_size": 3})
+    np.testing.assert_allclose(other.probabilities, whole.probabilities, atol=1e-6)
+
+
+def test_bytes_are_pixels_of_255(model, key):
+    x = np.random.default_rng(4).integers(0, 256, (4, *tiny.SHAPE), dtype=np.uint8)
+    as_bytes, as_pixels = (predict(model, images, key=key, **DEEP) for images in (x, x / 255))
+    np.testing.assert_allclose(as_bytes.probabilities, as_pixels.probabilities, atol=1e-6)
+
+
+def test_keys_matter_and_repeat(model, key):
+    x = tiny.images(4)
+    first, again, other = (predict(model, x, key=k, **DEEP).probabilities for k in (key, key, jax.random.key(1)))
+    np.testing.assert_array_equal(first, again)
+    assert jnp.abs(first - other).max() > 1e-5
+
+
+def test_regression_is_refused(key):
+    with pytest.raises(TypeError, match="class probabilities need a likelihood of classes, and Gaussian has none"):
+        predict(tiny.build("se", Gaussian()), tiny.images(2), key=key)
+
+
+@pytest.mark.parametrize(
+    ("images", "message"),
+    [
+        (np.zeros((2, 5, 5, 1)), r"images of shape \(5, 5, 1\) were given to a model for images of shape \(6, 5, 1\)"),
+        (np.zeros((2, 6, 5, 3)), r"images of shape \(6, 5, 3\)"),
+        (np.zeros((6, 5, 1)), "add a last axis"),
+        (np.zeros((0, 6, 5, 1)), "at least one image"),
+        (np.full((2, 6, 5, 1), np.nan), "2 of 2 images hold NaN"),
+        (np.full((2, 6, 5, 1), "a"), "give real numbers"),
+    ],
+)
+def test_wrong_images_are_refused(images, message, key):
+    with pytest.raises(ValueError, match=message):
+        predict(tiny.build("conv", Bernoulli()), images, key=key, num_samples=2, batch_size=2)

@@ -1,0 +1,138 @@
+"""A trained model made one layer deeper: what is kept, what is rescaled, and what the new layer starts from."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import reference
+import tiny
+
+from tickgp.gp.builders import warm_start
+from tickgp.gp.likelihoods import Softmax
+from tickgp.gp.means import IdentityConv
+from tickgp.gp.params import freeze
+from tickgp.gp.predict import predict
+from tickgp.gp.variational import MeanField
+
+pytestmark = pytest.mark.usefixtures("float64")
+
+SHAPE, PATCH, CHANNELS = (9, 8, 1), 3, 2
+IMAGES = tiny.images(10, SHAPE)
+
+
+def trained(name="deep_tick", **settings):
+    """A model with every trainable array away from where it started, as after training."""
+    key = jax.random.key(0)
+    settings = {"patch_size": PATCH, "channels": CHANNELS, "sampling": "full", "jitter": 1e-8, **settings}
+    model = getattr(tiny.builders, name)(IMAGES, Softmax(3), num_inducing=tiny.M, key=key, **settings)
+    return tiny.perturbed(model)
+
+
+def identical(a, b):
+    """Bit for bit, in tree structure as well."""
+    return bool(eqx.tree_equal(a, b, typematch=True))
+
+
+def expectation(layer, x):
+    """Mean of a hidden layer's output (N,rows,columns,G): centre pixels plus Kufᵀ Kuu⁻¹ m, by `reference`."""
+    patch = layer.gp.kernel.covariance.response.patch
+    k_g = reference.patch_response(reference.se(float(patch.variance.value), float(patch.lengthscale.value)))
+    Z, patches = np.asarray(layer.gp.inducing[0].Z.value), reference.patches(x, PATCH, PATCH)
+    Kuu = reference.inducing_Kuu(k_g, Z)
+    Kuf = reference.mock_Kuf(k_g, Z, None, patches, reference.places(*x.shape[1:3], PATCH, PATCH))
+    q_mu, q_sqrt = tiny.moments(layer.gp.q)
+    m = [reference.unwhiten(Kuu, *q)[0] for q in zip(q_mu, q_sqrt, strict=True)]
+    response = np.stack([np.einsum("mnp,m->np", Kuf, np.linalg.solve(Kuu, u)) for u in m], axis=-1)
+    centres = reference.identity_conv(x, PATCH, PATCH, CHANNELS)
+    return centres + response.reshape(centres.shape)
+
+
+@pytest.fixture(scope="module")
+def models():
+    """A trained model of two layers and the one of three that starts from it."""
+    with jax.enable_x64(True):
+        old = freeze(trained(), lambda m: m.layers[1].gp.kernel.covariance.response.patch.lengthscale)
+        return old, warm_start(old, IMAGES, key=jax.random.key(1))
+
+
+def test_one_layer_more_before_the_last(models):
+    old, new = models
+    assert [layer.output_shape for layer in old.layers] == [(7, 6, 2), (3,)]
+    assert [layer.output_shape for layer in new.layers] == [(7, 6, 2), (5, 4, 2), (3,)]
+    assert (new.sampling, new.jitter, new.likelihood) == (old.sampling, old.jitter, old.likelihood)
+
+
+def test_the_first_layer_is_kept(models):
+    old, new = models
+    assert identical(old.layers[0], new.layers[0])
+
+
+def test_the_last_layer_is_kept_but_for_what_depends_on_the_image_size(models):
+    old, new = (model.layers[-1] for model in models)
+    before, after = old.gp.kernel.covariance, new.gp.kernel.covariance
+    assert identical(before.response, after.response)
+    assert identical(old.gp.q, new.gp.q)
+    assert identical(old.gp.inducing[0].Z, new.gp.inducing[0].Z)
+    assert (after.grid.image_shape, after.grid.patch_shape, after.grid.stride) == ((5, 4, 2), (3, 3), (1, 1))
+    np.testing.assert_array_equal(after.weights.value, np.ones(3 * 2))
+    assert np.abs(before.weights.value - 1).max() > 0.1
+    places = old.gp.inducing[0].places.value, new.gp.inducing[0].places.value
+    # Both scales bring the old range of places to the new one: that of the image, or that of the patches' corners.
+    ratios = np.asarray(places[1]) / np.asarray(places[0])
+    assert any(np.allclose(ratios, scale) for scale in ([5 / 7, 4 / 6], [2 / 4, 1 / 3]))
+
+
+def test_the_new_layer_starts_as_the_identity(models):
+    new = models[1].layers[1]
+    x = tiny.images(4, (7, 6, 2), seed=3)
+    assert isinstance(new.mean, IdentityConv)
+    out = eqx.filter_jit(lambda layer, x: layer.expectation(x, jnp.asarray(1e-8)))(new, jnp.asarray(x))
+    np.testing.assert_allclose(out, reference.identity_conv(x, PATCH, PATCH, CHANNELS), atol=0.1)
+    np.testing.assert_array_equal(new.gp.q.q_sqrt.value, np.tile(1e-3 * np.eye(tiny.M), (CHANNELS, 1, 1)))
+    np.testing.assert_allclose(np.std(new.gp.q.q_mu.value), 0.01, rtol=0.5)
+
+
+def test_its_inducing_patches_are_what_the_layer_below_puts_out(models):
+    old, new = models
+    patches = reference.patches(expectation(old.layers[0], IMAGES), PATCH, PATCH).reshape(-1, 18)
+    Z = np.asarray(new.layers[1].gp.inducing[0].Z.value)
+    nearest = np.array([np.abs(patches - z).max(axis=1).min() for z in Z])
+    assert (nearest < 1e-5).all()
+    assert len(np.unique(Z, axis=0)) == tiny.M
+    centres = reference.patches(reference.identity_conv(IMAGES, PATCH, PATCH, CHANNELS), PATCH, PATCH).reshape(-1, 18)
+    assert min(np.abs(centres - z).max(axis=1).min() for z in Z) > 1e-3
+
+
+def test_predictions_are_finite(models, key):
+    prediction = predict(models[1], IMAGES[:2], key=key, num_samples=3, batch_size=2)
+    assert np.isfinite(prediction.probabilities).all()
+    np.testing.assert_allclose(prediction.probabilities.sum(axis=1), 1, rtol=1e-10)
+
+
+def test_mean_field_and_conv_are_kept(key):
+    old = trained("deep_conv", mean_field=True, weights=False)
+    new = warm_start(old, IMAGES, key=key)
+    assert all(isinstance(layer.gp.q, MeanField) for layer in new.layers)
+    assert new.layers[-1].gp.inducing[0].places is None
+    assert new.layers[-1].gp.kernel.covariance.weights is None
+    assert identical(old.layers[-1].gp.q, new.layers[-1].gp.q)
+
+
+def test_settings_of_the_new_layer(key):
+    new = warm_start(trained(), IMAGES, key=key, num_inducing=4, patch_size=2, variance=0.2, q_mu=0.0).layers[1]
+    assert new.gp.inducing[0].Z.value.shape == (4, 2 * 2 * CHANNELS)
+    np.testing.assert_allclose(new.gp.kernel.covariance.response.patch.variance.value, 0.2, rtol=1e-6)
+    np.testing.assert_array_equal(new.gp.q.q_mu.value, np.zeros((CHANNELS, 4)))
+
+
+@pytest.mark.parametrize("name", ["tick", "conv", "se", "deep_se"])
+def test_other_models_are_refused(name, key):
+    model = tiny.build(name, Softmax(3))
+    with pytest.raises(ValueError, match="needs a trained deep_conv or deep_tick of at least two"):
+        warm_start(model, tiny.images(), key=key)
+
+
+def test_images_that_get_too_small_are_refused(key):
+    with pytest.raises(ValueError, match="patch 3x3 does not fit in image 2x1"):
+        warm_start(tiny.build("deep_tick", Softmax(3)), tiny.images(), key=key)
