@@ -5,6 +5,8 @@ import importlib
 import re
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[1]
 
 
@@ -46,3 +48,9 @@ def test_every_name_in_the_docs_exists():
     for name in names:
         module, _, attribute = name.rpartition(".")
         assert hasattr(importlib.import_module(module), attribute), name
+
+
+@pytest.mark.parametrize("page", ["docs/multioutput.md"])
+def test_the_code_on_a_page_runs(page):
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), flags=re.DOTALL)
+    exec("\n".join(blocks), {})

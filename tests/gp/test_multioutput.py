@@ -1,5 +1,9 @@
 """Vector-valued priors: against eq. qf on the big matrices of all latents at once; what is computed; a new prior."""
 
+import re
+from pathlib import Path
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -7,13 +11,12 @@ import numpy as np
 import problems
 import pytest
 import reference
-from jaxtyping import Array, Float
 from problems import M, posterior
 
 from tickgp.gp import variational
 from tickgp.gp.covariances import AbstractCovariance
 from tickgp.gp.inducing import InducingPoints
-from tickgp.gp.kernels import AbstractKernel, SquaredExponential
+from tickgp.gp.kernels import SquaredExponential
 from tickgp.gp.multioutput import LinearCoregionalization, Separate, Shared
 from tickgp.gp.params import Real
 from tickgp.gp.variational import SparseGP
@@ -94,12 +97,17 @@ def test_mixed_outputs_are_one_gp_with_the_mixed_covariance(family, kernels, ind
     check(sparse_gp(members, kernels, inducing, W), jnp.asarray(x), *expected(members, W))
 
 
-def test_unpaired_kernels_and_inducing_variables_are_refused():
-    x = problems.images(2)
-    gp = sparse_gp(latents(x, "pointwise", "separate", "separate"))
-    gp = SparseGP(gp.kernel, gp.inducing[:2], gp.q)
-    with pytest.raises(ValueError, match="3 kernels cannot be paired with 2 sets of inducing variables; give one"):
-        variational.marginals(gp, jnp.asarray(x), jnp.asarray(0.0))
+def test_parts_that_do_not_belong_together_are_refused():
+    gp = sparse_gp(latents(problems.images(2), "pointwise", "separate", "separate"))
+    with pytest.raises(
+        ValueError, match="3 latents, but there are 3 kernels and 2 sets of inducing variables; give one"
+    ):
+        SparseGP(gp.kernel, gp.inducing[:2], gp.q)
+    with pytest.raises(ValueError, match="3 latents, but W mixes 2; give W a column for each latent"):
+        SparseGP(LinearCoregionalization(gp.kernel, Real(jnp.ones((4, 2)))), gp.inducing, gp.q)
+    fewer = InducingPoints(Real(gp.inducing[0].Z.value[1:]))
+    with pytest.raises(ValueError, match=rf"q has {M} inducing variables for each latent, but Z has \[{M - 1}\]"):
+        SparseGP(gp.kernel, (fewer,), gp.q)
 
 
 @pytest.mark.parametrize("mixed", [False, True])
@@ -116,32 +124,15 @@ def test_inference_is_latent_by_latent(kernels, inducing, mixed):
     assert [shape for name, shape in trace if name == "cholesky"] == [(J, M, M)]
 
 
-class ValueAndGradient(AbstractCovariance):
-    """f(x) = (g(x), ∂g/∂x_1, …, ∂g/∂x_D) with g ~ GP(0, k): D + 1 sites. u = g(Z)."""
+def example_of_the_docs() -> type[AbstractCovariance]:
+    """The class that docs/multioutput.md shows."""
+    page = (Path(__file__).parents[2] / "docs/multioutput.md").read_text()
+    names: dict[str, Any] = {}
+    exec(re.search(r"```python\n(.*?)```", page, re.DOTALL).group(1), names)
+    return names["ValueAndGradient"]
 
-    kernel: AbstractKernel
 
-    def Kuu(self, Z: Float[Array, "M D"]) -> Float[Array, "M M"]:
-        return self.kernel(Z, Z)
-
-    def Kuf(self, Z: Float[Array, "M D"], x: Float[Array, "N D"]) -> Float[Array, "M N Q"]:
-        return jax.vmap(lambda z: jax.vmap(lambda b: self._value_with_sites(z, b))(x))(Z)
-
-    def Kff(self, x: Float[Array, "N D"]) -> Float[Array, "N Q"]:
-        return jnp.diagonal(self.Kff_joint(x), axis1=1, axis2=2)
-
-    def Kff_joint(self, x: Float[Array, "N D"]) -> Float[Array, "N Q Q"]:
-        return jax.vmap(self._sites_with_sites)(x, x)
-
-    def _value_with_sites(self, a: Float[Array, " D"], b: Float[Array, " D"]) -> Float[Array, " Q"]:
-        """cov[g(a), f(b)] = (k, ∂k/∂b)."""
-        value, slope = jax.value_and_grad(lambda b: self.kernel(a[None], b[None])[0, 0])(b)
-        return jnp.concatenate([value[None], slope])
-
-    def _sites_with_sites(self, a: Float[Array, " D"], b: Float[Array, " D"]) -> Float[Array, "Q Q"]:
-        """cov[f(a), f(b)]: the same, and its derivatives with respect to a below."""
-        slopes = jax.jacfwd(self._value_with_sites)(a, b)
-        return jnp.concatenate([self._value_with_sites(a, b)[None], slopes.T])
+ValueAndGradient = example_of_the_docs()
 
 
 D, STEP = 2, 1e-3

@@ -171,18 +171,21 @@ def expected_crossings(kernel: AbstractKernel, level: float = 0.0) -> Float[Arra
 def squared_distances(
     a: Float[Array, "A D"], b: Float[Array, "B D"], lengthscale: Float[Array, "*D"]
 ) -> Float[Array, "A B"]:
-    """|(a_i − b_j) / lengthscale|² for all i and j; exactly 0 for a point and itself, that is when b is a.
+    """|(a_i − b_j) / lengthscale|² for all i and j.
 
     In few dimensions from the differences. In many by |a|² + |b|² − 2ab, one matrix product; both are first moved by
-    the mean of a, because the expansion loses digits far from the origin, and what rounding makes negative is 0.
+    the mean of a, because the expansion loses digits far from the origin. Its value, not its derivative, is mended
+    where rounding makes it negative, and between a point and itself (when b is a) where it must be 0.
     """
     if a.shape[1] <= 3:
         return jnp.sum(((a[:, None, :] - b[None, :, :]) / lengthscale) ** 2, axis=-1)
     centre = jax.lax.stop_gradient(jnp.mean(a, axis=0))
     left, right = (a - centre) / lengthscale, (b - centre) / lengthscale
     expansion = jnp.sum(left**2, axis=1)[:, None] + jnp.sum(right**2, axis=1)[None, :] - 2 * matmul(left, right.T)
-    r2 = jnp.maximum(expansion, 0)
-    return jnp.where(jnp.eye(len(a), dtype=bool), 0, r2) if a is b else r2
+    mended = jnp.maximum(expansion, 0)
+    if a is b:
+        mended = jnp.where(jnp.eye(len(a), dtype=bool), 0, mended)
+    return expansion + jax.lax.stop_gradient(mended - expansion)
 
 
 def _root(r2: Float[Array, "*shape"]) -> Float[Array, "*shape"]:

@@ -55,14 +55,9 @@ class AbstractMultiOutput(eqx.Module):
         return jnp.stack([covariance.Kff_joint(x) for covariance in self.covariances])
 
     def _pairs(self, inducing: Inducing) -> Iterator[tuple[AbstractCovariance, AbstractInducing]]:
-        covariances, J = self.covariances, max(len(self.covariances), len(inducing))
-        if {len(covariances), len(inducing)} - {1, J}:
-            raise ValueError(
-                f"{len(covariances)} kernels cannot be paired with {len(inducing)} sets of inducing variables; "
-                "give one of them for all latents, or one for each"
-            )
-        repeated = [members * J if len(members) == 1 else members for members in (covariances, inducing)]
-        return zip(*repeated, strict=True)
+        J = max(len(self.covariances), len(inducing))
+        repeat = lambda members: members * J if len(members) == 1 else members
+        return zip(repeat(self.covariances), repeat(inducing), strict=True)
 
 
 class Shared(AbstractMultiOutput):

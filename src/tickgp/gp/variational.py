@@ -82,6 +82,20 @@ class SparseGP(eqx.Module):
     inducing: Inducing
     q: AbstractVariational
 
+    def __check_init__(self) -> None:
+        L, M = self.q.q_mu.value.shape
+        kernels, sets, mixing = len(self.kernel.covariances), len(self.inducing), self.kernel.mixing
+        if {kernels, sets} - {1, L}:
+            raise ValueError(
+                f"q has {L} latents, but there are {kernels} kernels and {sets} sets of inducing variables; "
+                "give one for all latents, or one for each"
+            )
+        if mixing is not None and mixing.shape[1] != L:
+            raise ValueError(f"q has {L} latents, but W mixes {mixing.shape[1]}; give W a column for each latent")
+        if any(Z.num_inducing != M for Z in self.inducing):
+            numbers = [Z.num_inducing for Z in self.inducing]
+            raise ValueError(f"q has {M} inducing variables for each latent, but Z has {numbers}; make them equal")
+
 
 class Marginals(eqx.Module):
     """q(f) at each input: f = W g + offset, with independent Gaussian latents g at every site.
@@ -192,12 +206,13 @@ def sample(
     return _mix(latents, gp.kernel.mixing)
 
 
-def natural_step(q: FullRank, gradient: FullRank, size: float) -> FullRank:
+def natural_step(q: FullRank, gradient: FullRank, size: Float[Array, ""] | float) -> FullRank:
     """One step of natural-gradient ascent on q, given the gradient of the objective with respect to it.
 
     In the natural parameters S⁻¹m and −S⁻¹/2 the step is `size` times the gradient with respect to m and S + mmᵀ:
         S'⁻¹ = S⁻¹ − 2 size G,    S'⁻¹ m' = S⁻¹ m + size (∂m − 2 G m),    with G = ∂S.
-    With a Gaussian likelihood a step of size 1 lands on the optimum.
+    With a Gaussian likelihood a step of size 1 lands on the optimum. With another it may be too large: then S'⁻¹ is not
+    positive definite and the result is NaN.
     """
 
     def one_latent(m: Array, L: Array, dm: Array, dL: Array) -> tuple[Array, Array]:
