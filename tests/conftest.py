@@ -1,6 +1,10 @@
 """Every annotation in the library is a check here: shapes by jaxtyping, types by beartype."""
 
+import os
 from collections.abc import Iterator
+
+# Most of the time of these tests is compilation: of tiny programs, which gain nothing from being optimised.
+os.environ["XLA_FLAGS"] = "--xla_backend_optimization_level=0"
 
 from jaxtyping import install_import_hook
 

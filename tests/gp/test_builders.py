@@ -232,7 +232,7 @@ NAN = tiny.images(12, GREY) * np.where(np.arange(12) == 3, np.nan, 1)[:, None, N
         ("deep_se", None, {"width": 13}, "use a width of at most that"),
         ("tick", NAN, {}, "1 of 12 images hold NaN"),
         ("se", NAN[..., 0], {}, r"shape \(12, 9, 8\); they must be \(number, height, width, channels\)"),
-        ("conv", np.full((2, 9, 8, 1), "a"), {}, "give real numbers"),
+        ("conv", np.full((2, 9, 8, 1), "a"), {}, "give bytes"),
         ("conv", None, {"variance": 0.0}, "positive parameter was given 0"),
     ],
 )

@@ -28,7 +28,7 @@ def test_other_numbers_are_not_scaled(dtype):
     np.testing.assert_array_equal(pixels, images.astype(float))
 
 
-@pytest.mark.parametrize("dtype", [np.uint8, np.int64, np.float16, np.float64])
+@pytest.mark.parametrize("dtype", [np.uint8, np.float16, np.float64])
 def test_good_images_pass_unchanged(dtype):
     images = np.arange(24).reshape(2, 3, 4, 1).astype(dtype)
     for given in (images, jnp.asarray(images, None if dtype == np.uint8 else jnp.float32)):
@@ -43,10 +43,11 @@ def test_good_images_pass_unchanged(dtype):
         (np.zeros((28, 28)), r"shape \(28, 28\); they must be \(number, height, width, channels\): add a last axis"),
         (np.zeros((5, 28, 28)), r"shape \(5, 28, 28\); .* add a last axis of length 1 to grey images, and a first one"),
         (np.zeros((1, 5, 28, 28, 1)), r"images have shape \(1, 5, 28, 28, 1\)"),
-        (np.zeros((2, 3, 3, 1), bool), "images have type bool; give real numbers, for example float32 between 0 and 1"),
-        (np.zeros((2, 3, 3, 1), complex), "images have type complex128; give real numbers"),
-        (np.full((2, 3, 3, 1), "a"), "images have type <U1; give real numbers"),
-        (np.full((2, 3, 3, 1), None), "images have type object; give real numbers"),
+        (np.zeros((2, 3, 3, 1), bool), r"images have type bool; give bytes \(uint8\), or floats between 0 and 1"),
+        (np.zeros((2, 3, 3, 1), np.int64), "images have type int64; give bytes"),
+        (np.zeros((2, 3, 3, 1), complex), "images have type complex128; give bytes"),
+        (np.full((2, 3, 3, 1), "a"), "images have type <U1; give bytes"),
+        (np.full((2, 3, 3, 1), None), "images have type object; give bytes"),
         (np.zeros((0, 3, 3, 1)), r"shape \(0, 3, 3, 1\); there must be at least one image of at least one pixel"),
         (np.zeros((2, 3, 3, 0)), r"shape \(2, 3, 3, 0\); there must be at least one image of at least one pixel"),
         (with_pixel(np.nan, (1, 2, 0)), "1 of 4 images hold NaN or infinite pixels; remove or fill them"),

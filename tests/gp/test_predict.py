@@ -10,6 +10,7 @@ import tiny
 from scipy.special import ndtr, softmax
 
 from tickgp.gp.likelihoods import Bernoulli, Gaussian, RobustMax, Softmax
+from tickgp.gp.params import Positive
 from tickgp.gp.predict import Prediction, predict
 
 MANY = 20_000
@@ -32,18 +33,13 @@ def probit_entropy(mean, variance):
     return reference.gaussian_expectation(lambda f: reference.entropy([ndtr(f), ndtr(-f)]), mean, variance, points=2001)
 
 
-def set_last(model, *, variance=None, q_mu=None, q_sqrt=None):
-    """`model` with other values in its last layer."""
-    layer = model.layers[-1]
-    kernel = layer.gp.kernel.covariance.response.patch
-    new = {
-        "variance": kernel.variance if variance is None else type(kernel.variance)(variance),
-        "q_mu": layer.gp.q.q_mu.raw if q_mu is None else jnp.full_like(layer.gp.q.q_mu.raw, 1.0) * jnp.asarray(q_mu),
-        "q_sqrt": layer.gp.q.q_sqrt.raw * (1.0 if q_sqrt is None else q_sqrt),
-    }
+def set_last(model, *, q_mu=0.0, q_sqrt=1.0, variance=5.0):
+    """`model` with other values in its last layer; q_sqrt is a factor on the old."""
     gp = lambda m: m.layers[-1].gp
-    where = lambda m: [gp(m).kernel.covariance.response.patch.variance, gp(m).q.q_mu.raw, gp(m).q.q_sqrt.raw]
-    return eqx.tree_at(where, model, list(new.values()))
+    parts = lambda m: (gp(m).q.q_mu.raw, gp(m).q.q_sqrt.raw, gp(m).kernel.covariance.response.patch.variance)
+    old_mu, old_sqrt, _ = parts(model)
+    new_mu = jnp.broadcast_to(jnp.asarray(q_mu, old_mu.dtype), old_mu.shape)
+    return eqx.tree_at(parts, model, (new_mu, q_sqrt * old_sqrt, Positive(variance)))
 
 
 def test_softmax_is_the_mean_over_draws(float64, key):
@@ -134,7 +130,8 @@ def test_neighbours_do_not_matter(model, key):
     np.testing.assert_allclose(other.probabilities, whole.probabilities, atol=1e-6)
 
 
-def test_bytes_are_pixels_of_255(model, key):
+def test_bytes_are_pixels_of_255(key):
+    model = tiny.perturbed(tiny.build("tick", Bernoulli()))
     x = np.random.default_rng(4).integers(0, 256, (4, *tiny.SHAPE), dtype=np.uint8)
     as_bytes, as_pixels = (predict(model, images, key=key, **DEEP) for images in (x, x / 255))
     np.testing.assert_allclose(as_bytes.probabilities, as_pixels.probabilities, atol=1e-6)
@@ -160,7 +157,7 @@ def test_regression_is_refused(key):
         (np.zeros((6, 5, 1)), "add a last axis"),
         (np.zeros((0, 6, 5, 1)), "at least one image"),
         (np.full((2, 6, 5, 1), np.nan), "2 of 2 images hold NaN"),
-        (np.full((2, 6, 5, 1), "a"), "give real numbers"),
+        (np.full((2, 6, 5, 1), "a"), "give bytes"),
     ],
 )
 def test_wrong_images_are_refused(images, message, key):

@@ -43,7 +43,7 @@ def test_dataset_elbo_ignores_padding_and_batches(key):
 def test_first_step_of_adam(key):
     """Adam's first step moves every parameter by the learning rate, against the sign of its gradient."""
     start = model()
-    gradient = jax.grad(lambda m: -tickgp.elbo(m, jnp.asarray(X), jnp.asarray(Y), len(X), key=key))
+    gradient = jax.jit(jax.grad(lambda m: -tickgp.elbo(m, jnp.asarray(X), jnp.asarray(Y), len(X), key=key)))
     moved = tickgp.fit(start, X, Y, steps=1, batch_size=24, learning_rate=lambda t: 0.01, key=key)
     before, after = start.layers[0].gp.q.q_mu.raw, moved.layers[0].gp.q.q_mu.raw
     direction = jnp.sign(gradient(start).layers[0].gp.q.q_mu.raw)

@@ -5,6 +5,8 @@ Images are (N, H, W, C), bytes or numbers between 0 and 1; inducing patches are 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import equinox as eqx
@@ -138,37 +140,39 @@ def convolutional(
     x = _pixels(images, depth)
     keys = jax.random.split(key, depth)
     layers: list[Layer] = []
-    for layer_key in keys[:-1]:
-        layer = image_layer(
-            x,
-            channels,
-            patch_size=patch_size,
-            stride=hidden_stride,
-            num_inducing=num_inducing,
-            variance=hidden_variance,
-            lengthscale=hidden_lengthscale,
-            q_mu=hidden_q_mu,
-            initialiser=initialiser,
-            mean_field=mean_field,
-            key=layer_key,
-        )
-        x = np.asarray(layer.mean(jnp.asarray(x[:_FEW]))).reshape(-1, *layer.output_shape)
+    for i, layer_key in enumerate(keys[:-1], start=1):
+        with _naming(i, depth):
+            layer = image_layer(
+                x,
+                channels,
+                patch_size=patch_size,
+                stride=hidden_stride,
+                num_inducing=num_inducing,
+                variance=hidden_variance,
+                lengthscale=hidden_lengthscale,
+                q_mu=hidden_q_mu,
+                initialiser=initialiser,
+                mean_field=mean_field,
+                key=layer_key,
+            )
+        x = np.asarray(layer.mean(jnp.asarray(_few(x)))).reshape(-1, *layer.output_shape)
         layers.append(layer)
-    last = class_layer(
-        x,
-        likelihood.num_outputs,
-        patch_size=patch_size,
-        stride=stride,
-        num_inducing=num_inducing,
-        location=location,
-        weights=weights,
-        variance=variance,
-        lengthscale=lengthscale,
-        initialiser=initialiser,
-        places=places,
-        mean_field=mean_field,
-        key=keys[-1],
-    )
+    with _naming(depth, depth):
+        last = class_layer(
+            x,
+            likelihood.num_outputs,
+            patch_size=patch_size,
+            stride=stride,
+            num_inducing=num_inducing,
+            location=location,
+            weights=weights,
+            variance=variance,
+            lengthscale=lengthscale,
+            initialiser=initialiser,
+            places=places,
+            mean_field=mean_field,
+            key=keys[-1],
+        )
     return DeepGP((*layers, last), likelihood, jitter=jitter, sampling=sampling)
 
 
@@ -198,7 +202,9 @@ def pointwise(
     for i, layer_key in enumerate(jax.random.split(key, depth)):
         hidden = i < depth - 1
         size = width if hidden else outputs
-        kernel = SquaredExponential(1.0 if hidden else variance, lengthscale or _half_median(x))
+        kernel = SquaredExponential(
+            1.0 if hidden else variance, _half_median(x) if lengthscale is None else lengthscale
+        )
         inducing = choose_points(x, num_inducing, kernel, how=initialiser, key=layer_key)
         mean = principal_components(x, width) if hidden else Zero(outputs)
         q = _initial_q(size, num_inducing, 1e-3 if hidden else 1.0, mean_field)
@@ -228,9 +234,13 @@ def image_layer(
     them alike. mean_field: a diagonal q instead of a full one.
     Paper: hidden layer set-up
     """
+    if channels < 1:
+        raise ValueError(f"{channels} channels were asked for; a hidden layer needs at least 1")
     grid = PatchGrid(images.shape[1:], _pair(patch_size), _pair(stride))
     key_inducing, key_q = jax.random.split(key)
-    response = PatchResponse(SquaredExponential(variance, lengthscale or _half_median(images, grid)))
+    if lengthscale is None:
+        lengthscale = _half_median(images, grid)
+    response = PatchResponse(SquaredExponential(variance, lengthscale))
     inducing = choose_patches(grid, images, num_inducing, response, how=initialiser, key=key_inducing)
     q = _initial_q(channels, num_inducing, 1e-3, mean_field)
     noise = q_mu * jax.random.normal(key_q, (channels, num_inducing))
@@ -262,7 +272,9 @@ def class_layer(
     Paper: last layer set-up
     """
     grid = PatchGrid(images.shape[1:], _pair(patch_size), _pair(stride))
-    response = PatchResponse(SquaredExponential(variance, lengthscale or _half_median(images, grid)), location)
+    if lengthscale is None:
+        lengthscale = _half_median(images, grid)
+    response = PatchResponse(SquaredExponential(variance, lengthscale), location)
     where: Places = "none" if location is None else places
     inducing = choose_patches(grid, images, num_inducing, response, how=initialiser, places=where, key=key)
     covariance = Convolutional(grid, response, Real(jnp.ones(grid.num_patches)) if weights else None)
@@ -275,7 +287,8 @@ def warm_start(trained: DeepGP, images: ArrayLike, *, key: PRNGKeyArray, **setti
 
     The new layer starts as the identity, on patches of what the layers below it put out. The last layer then sees
     smaller images: its patch weights go back to 1 and its inducing places are scaled to the new range; all else is
-    kept. Settings: those of `image_layer`, by default what the hidden layer below has.
+    kept. Settings: those of `image_layer`; patch size, stride, number of inducing patches and kind of q are by default
+    those of the hidden layer below.
     Paper: three layers start from two
     """
     *hidden, last = trained.layers
@@ -284,7 +297,7 @@ def warm_start(trained: DeepGP, images: ArrayLike, *, key: PRNGKeyArray, **setti
             f"a warm start was asked from a model of {len(trained.layers)} layers; it needs a trained deep_conv or "
             "deep_tick of at least two, because a layer more changes what a single one sees"
         )
-    x = jnp.asarray(_pixels(images, 2)[:_FEW])
+    x = jnp.asarray(_few(_pixels(images, 2)))
     for layer in hidden:
         parts = (x[i : i + 50] for i in range(0, len(x), 50))
         x = jnp.concatenate([layer.expectation(part, trained.jitter) for part in parts])
@@ -296,22 +309,28 @@ def warm_start(trained: DeepGP, images: ArrayLike, *, key: PRNGKeyArray, **setti
         "mean_field": isinstance(top.gp.q, MeanField),
     }
     new = image_layer(np.asarray(x), hidden[-1].mean.channels, key=key, **{**like, **settings})
-    return eqx.tree_at(lambda model: model.layers, trained, (*hidden, new, _moved(last, new.output_shape)))
+    last = Layer(_moved(last.gp, new.output_shape), last.mean, last.output_shape)
+    return eqx.tree_at(lambda model: model.layers, trained, (*hidden, new, last))
 
 
-def _moved(last: Layer, image_shape: tuple[int, ...]) -> Layer:
-    """The last layer `last` for images of another size."""
-    covariance, inducing = last.gp.kernel.covariances[0], last.gp.inducing[0]
-    assert isinstance(covariance, Convolutional)
-    assert isinstance(inducing, InducingPatches)
-    old = covariance.grid
-    new = PatchGrid(image_shape, old.patch_shape, old.stride)
-    weights = None if covariance.weights is None else Real(jnp.ones(new.num_patches), covariance.weights.trainable)
-    if inducing.places is not None:
-        scale = jnp.asarray(new.image_shape[:2]) / jnp.asarray(old.image_shape[:2])
-        inducing = eqx.tree_at(lambda z: z.places.raw, inducing, inducing.places.raw * scale)
-    gp = SparseGP(Shared(Convolutional(new, covariance.response, weights)), (inducing,), last.gp.q)
-    return Layer(gp, last.mean, last.output_shape)
+def _moved(gp: SparseGP, image_shape: tuple[int, ...]) -> SparseGP:
+    """A sum over patches `gp`, for images of another size."""
+
+    def move(node: Any) -> Any:
+        if isinstance(node, Convolutional):
+            grid = PatchGrid(image_shape, node.grid.patch_shape, node.grid.stride)
+            weights = None if node.weights is None else Real(jnp.ones(grid.num_patches), node.weights.trainable)
+            return Convolutional(grid, node.response, weights)
+        if isinstance(node, InducingPatches) and node.places is not None:
+            return eqx.tree_at(lambda z: z.places.raw, node, node.places.raw * scale)
+        return node
+
+    is_part = lambda node: isinstance(node, Convolutional | InducingPatches)
+    grids = [node.grid for node in jax.tree.leaves(gp.kernel, is_leaf=is_part) if isinstance(node, Convolutional)]
+    reach = lambda shape: np.maximum(np.subtract(shape[:2], grids[0].patch_shape), 1)
+    scale = jnp.asarray(reach(image_shape) / reach(grids[0].image_shape), float)
+    kernel, inducing = (jax.tree.map(move, part, is_leaf=is_part) for part in (gp.kernel, gp.inducing))
+    return SparseGP(kernel, inducing, gp.q)
 
 
 def _initial_q(num_latents: int, num_inducing: int, scale: float, mean_field: bool) -> AbstractVariational:
@@ -333,6 +352,20 @@ def _half_median(x: np.ndarray, grid: PatchGrid | None = None) -> float:
     )
     distances = np.linalg.norm(rows[:_FEW] - rows[_FEW:], axis=1)
     return float(np.median(distances[distances > 0])) / 2 if (distances > 0).any() else 1.0
+
+
+@contextmanager
+def _naming(layer: int, depth: int) -> Iterator[None]:
+    """Errors of a layer of a deep model say which one it is: it does not see the user's images."""
+    try:
+        yield
+    except ValueError as error:
+        raise (error if depth == 1 else ValueError(f"layer {layer} of {depth}: {error}")) from None
+
+
+def _few(x: np.ndarray) -> np.ndarray:
+    """A few images of all: enough to choose patches from, few enough to send through a layer."""
+    return x if len(x) <= _FEW else x[np.sort(np.random.default_rng(0).choice(len(x), _FEW, replace=False))]
 
 
 def _pixels(images: ArrayLike, depth: int) -> np.ndarray:

@@ -45,7 +45,13 @@ class Pointwise(AbstractCovariance):
         return self.kernel(Z, Z)
 
     def Kuf(self, Z: Float[Array, "M D"], x: Float[Array, "N ..."]) -> Float[Array, "M N 1"]:
-        return self.kernel(Z, x.reshape(len(x), -1))[:, :, None]
+        rows = x.reshape(len(x), -1)
+        if rows.shape[1] != Z.shape[1]:
+            raise ValueError(
+                f"inputs of shape {x.shape[1:]} have {rows.shape[1]} numbers each, and the model is for "
+                f"{Z.shape[1]}; resize them or build the model for this shape"
+            )
+        return self.kernel(Z, rows)[:, :, None]
 
     def Kff(self, x: Float[Array, "N ..."]) -> Float[Array, "N 1"]:
         return self.kernel.diag(x.reshape(len(x), -1))[:, None]

@@ -10,20 +10,20 @@ from jaxtyping import Array, ArrayLike, Float, Shaped
 
 
 def to_pixels(images: Shaped[Array, "N H W C"]) -> Float[Array, "N H W C"]:
-    """Bytes (uint8) divided by 255; any other numbers as they are."""
+    """Bytes (uint8) divided by 255; floats as they are."""
     return images / 255.0 if images.dtype == jnp.uint8 else images.astype(float)
 
 
 def check_images(images: ArrayLike) -> np.ndarray:
-    """`images` as an array (N, H, W, C) of finite numbers; whole numbers stay as they are."""
+    """`images` as an array (N, H, W, C) of bytes or finite floats."""
     images = np.asarray(images)
     if images.ndim != 4:
         raise ValueError(
             f"images have shape {images.shape}; they must be (number, height, width, channels): "
             "add a last axis of length 1 to grey images, and a first one to a single image"
         )
-    if not np.issubdtype(images.dtype, np.number) or np.issubdtype(images.dtype, np.complexfloating):
-        raise ValueError(f"images have type {images.dtype}; give real numbers, for example float32 between 0 and 1")
+    if images.dtype != np.uint8 and not np.issubdtype(images.dtype, np.floating):
+        raise ValueError(f"images have type {images.dtype}; give bytes (uint8), or floats between 0 and 1")
     if 0 in images.shape:
         raise ValueError(f"images have shape {images.shape}; there must be at least one image of at least one pixel")
     if not np.isfinite(images).all():

@@ -16,7 +16,7 @@ from tickgp.gp.linalg import matmul
 from tickgp.gp.params import Positive, positive
 from tickgp.gp.variational import Marginals
 
-_NODES, _WEIGHTS = (a.astype(float) for a in np.polynomial.hermite_e.hermegauss(30))
+_NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(30)
 
 
 class AbstractLikelihood(eqx.Module):
@@ -55,6 +55,9 @@ class Softmax(AbstractClassification):
 
     classes: int = eqx.field(static=True)
 
+    def __check_init__(self) -> None:
+        _check_classes(self.classes)
+
     @property
     def num_outputs(self) -> int:
         return self.classes
@@ -80,11 +83,15 @@ class RobustMax(AbstractClassification):
     """p(y | f) = 1 − ε if f_y is the largest of all, else ε/(K − 1).
 
     E[log p] = p_y log(1 − ε) + (1 − p_y) log(ε/(K − 1)) with p_y = ∫ N(f_y) Π_{k≠y} Φ((f_y − μ_k)/σ_k) df_y, by
-    Gauss-Hermite quadrature. This needs independent outputs.
+    Gauss-Hermite quadrature. This needs independent outputs, and is exact to a few digits only while their variances
+    are of similar size.
     """
 
     classes: int = eqx.field(static=True)
     epsilon: float = eqx.field(static=True, default=1e-3)
+
+    def __check_init__(self) -> None:
+        _check_classes(self.classes)
 
     @property
     def num_outputs(self) -> int:
@@ -112,7 +119,7 @@ class RobustMax(AbstractClassification):
         """P(f_y > f_k for all k ≠ y) under independent Gaussians."""
         own = jax.nn.one_hot(y, self.num_classes, dtype=bool)
         pick = lambda a: jnp.sum(jnp.where(own, a, 0), axis=1)
-        f_y = pick(mean)[:, None] + jnp.sqrt(pick(variance))[:, None] * _NODES
+        f_y = pick(mean)[:, None] + jnp.sqrt(pick(variance))[:, None] * _nodes()
         standardised = (f_y[:, None, :] - mean[:, :, None]) / jnp.sqrt(variance)[:, :, None]
         log_below = jnp.sum(jnp.where(own[:, :, None], 0, log_ndtr(standardised)), axis=1)
         return _gauss_hermite(jnp.exp(log_below))
@@ -132,7 +139,7 @@ class Bernoulli(AbstractClassification):
     def expected_log_prob(
         self, f: Marginals, y: Int[Array, " N"], *, key: PRNGKeyArray, num_samples: int = 1
     ) -> Float[Array, " N"]:
-        nodes = f.mean + jnp.sqrt(f.variance) * _NODES
+        nodes = f.mean + jnp.sqrt(f.variance) * _nodes()
         return _gauss_hermite(log_ndtr(jnp.where(y[:, None] == 1, nodes, -nodes)))
 
     def probabilities(self, f: Float[Array, "N F"]) -> Float[Array, "N K"]:
@@ -160,6 +167,16 @@ class Gaussian(AbstractLikelihood):
         return jnp.sum(-0.5 * jnp.log(2 * jnp.pi * noise) - 0.5 * square / noise, axis=1)
 
 
+def _nodes() -> Float[Array, " T"]:
+    """Where Gauss-Hermite quadrature looks, for ε ~ N(0, 1)."""
+    return jnp.asarray(_NODES, float)
+
+
 def _gauss_hermite(values: Float[Array, "N T"]) -> Float[Array, " N"]:
     """E[function(ε)], ε ~ N(0, 1), from its values at the nodes."""
     return matmul(values, jnp.asarray(_WEIGHTS / _WEIGHTS.sum(), float))
+
+
+def _check_classes(classes: int) -> None:
+    if classes < 2:
+        raise ValueError(f"a likelihood of {classes} classes was asked for; there must be at least 2")

@@ -16,10 +16,9 @@ matmul = functools.partial(jnp.matmul, precision=jax.lax.Precision.HIGHEST)
 einsum = functools.partial(jnp.einsum, precision=jax.lax.Precision.HIGHEST)
 
 
-def jittered_cholesky(K: Float[Array, "*stack M M"], jitter: Float[Array, ""]) -> Float[Array, "*stack M M"]:
-    """The lower Cholesky factor of K + jitter · mean(diag K) · I; NaN where K is too close to singular."""
-    scale = jnp.mean(jnp.diagonal(K, axis1=-2, axis2=-1), axis=-1)[..., None, None]
-    return jnp.linalg.cholesky(K + jitter * scale * jnp.eye(K.shape[-1], dtype=K.dtype))
+def cholesky(K: Float[Array, "*stack M M"], jitter: Float[Array, "*_"]) -> Float[Array, "*stack M M"]:
+    """The lower Cholesky factor of K + jitter · I; NaN where that is too close to singular."""
+    return jnp.linalg.cholesky(K + jitter[..., None, None] * jnp.eye(K.shape[-1], dtype=K.dtype))
 
 
 def solve_lower(L: Float[Array, "*stack M M"], B: Float[Array, "*stack M T"]) -> Float[Array, "*stack M T"]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -38,6 +40,8 @@ class DeepGP(eqx.Module):
                 f"the last layer puts out {layers[-1].output_shape} and {type(likelihood).__name__} takes "
                 f"({likelihood.num_outputs},); give the last layer as many outputs as the likelihood takes"
             )
+        if sampling not in get_args(Sampling):
+            raise ValueError(f"sampling {sampling!r} is not known; choose one of: {', '.join(get_args(Sampling))}")
         self.layers, self.likelihood = layers, likelihood
         self.jitter, self.sampling = jnp.asarray(jitter, float), sampling
 

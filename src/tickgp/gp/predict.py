@@ -45,6 +45,8 @@ def predict(
     on the images beside it.
     Paper: prediction
     """
+    if num_samples < 1 or batch_size < 1:
+        raise ValueError(f"{num_samples} samples in batches of {batch_size} were asked for; both must be at least 1")
     images = check_images(images)
     batches = padded_batches(images, batch_size)
     parts = [_predict_batch(model, jnp.asarray(batch), key, num_samples) for batch in batches]

@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from tickgp.gp.linalg import einsum, jittered_cholesky, matmul, solve_lower
+from tickgp.gp.linalg import cholesky, einsum, matmul, solve_lower
 from tickgp.gp.multioutput import AbstractMultiOutput, Inducing
 from tickgp.gp.params import Positive, Real, Triangular
 
@@ -149,6 +149,12 @@ def kl(q: AbstractVariational) -> Float[Array, ""]:
     return jnp.sum(jax.vmap(lambda latent: latent.kl())(q))
 
 
+def inducing_factor(gp: SparseGP, jitter: Float[Array, ""]) -> Float[Array, "J M M"]:
+    """Lu: the Cholesky factor of Kuu + jitter · mean(diag Kuu) · I, for each distinct latent."""
+    Kuu = gp.kernel.Kuu(gp.inducing)
+    return cholesky(Kuu, jitter * jnp.mean(jnp.diagonal(Kuu, axis1=1, axis2=2), axis=1))
+
+
 def marginals(gp: SparseGP, x: Float[Array, "N ..."], jitter: Float[Array, ""]) -> Marginals:
     """q(f(x)) at each input and site.
 
@@ -231,7 +237,7 @@ def _project(
     gp: SparseGP, x: Float[Array, "N ..."], jitter: Float[Array, ""]
 ) -> tuple[Float[Array, "J M N Q"], Float[Array, "J2 N Q"]]:
     """A = Lu⁻¹ Kuf, and the variance Kff − diag AᵀA that u leaves unexplained, for each distinct latent."""
-    Lu = jittered_cholesky(gp.kernel.Kuu(gp.inducing), jitter)
+    Lu = inducing_factor(gp, jitter)
     Kuf, Kff = gp.kernel.Kuf(gp.inducing, x), gp.kernel.Kff(x)
     A = solve_lower(Lu, Kuf.reshape(*Kuf.shape[:2], -1)).reshape(Kuf.shape)
     # The difference is positive but for rounding; the floor keeps the square root of it differentiable.
@@ -258,7 +264,8 @@ def _over_latents(function: Callable[..., Any], q: AbstractVariational, *arrays:
 
 def _sample_full(gp: SparseGP, x: Array, jitter: Array, key: PRNGKeyArray, common: bool) -> Float[Array, "N Q L"]:
     q = joint(gp, x, jitter)
-    root = jittered_cholesky(q.latent_covariance, jitter)
+    # Relative to the prior: where u says nearly all of f, rounding is far larger than what is left of its covariance.
+    root = cholesky(q.latent_covariance, jitter * jnp.mean(gp.kernel.Kff(x)))
     noise = _normal(key, q.latent_mean.shape, common)
     return q.latent_mean + einsum("lnqp,npl->nql", root, noise)
 

@@ -40,7 +40,7 @@ class ModelConfig:
 class TrainingConfig:
     """The training."""
 
-    max_steps: int = 2000
+    max_steps: int = 1500
     """Steps of Adam."""
     batch_size: int = 128
     """Images for each step."""
