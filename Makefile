@@ -5,13 +5,13 @@ BIN := .venv/bin
 .PHONY: train test test-all lint clean
 
 train: .venv/installed
-	$(BIN)/tickgp train
+	$(BIN)/tickgp train --overwrite
 
 test: lint
-	$(BIN)/pytest -q -n 2 -m "not slow"
+	$(BIN)/pytest -q -rs -n 2 -m "not slow"
 
 test-all: lint
-	$(BIN)/pytest -q -n 2
+	$(BIN)/pytest -q -rs -n 2
 
 lint: .venv/installed-test
 	$(BIN)/ruff check .

@@ -4,14 +4,16 @@ import ast
 import inspect
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 import tickgp
 
 
-def run(*command: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, *command], capture_output=True, text=True, timeout=120, check=False)
+def run(*command: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    full = [sys.executable, *command]
+    return subprocess.run(full, capture_output=True, text=True, timeout=120, check=False, cwd=cwd)
 
 
 @pytest.mark.parametrize("statement", ["import tickgp", "import tickgp.cli"])
@@ -50,12 +52,12 @@ def test_help_names_the_commands():
         (["train", "--model", "nothing"], 2, "tick"),
         (["nothing"], 2, "train"),
         (["train", "--patch-size", "9"], 1, "patch 9x9 does not fit in image 8x8"),
-        (["train", "--max-steps", "0"], 1, "0 steps"),
+        (["train", "--max-steps", "0"], 1, "max-steps 0 was given"),
         (["train", "--num-inducing", "100000"], 1, "use at most"),
     ],
 )
-def test_wrong_use_is_said_in_a_line(arguments, code, words):
-    result = run("-m", "tickgp", *arguments)
+def test_wrong_use_is_said_in_a_line(arguments, code, words, tmp_path):
+    result = run("-m", "tickgp", *arguments, cwd=tmp_path)
     assert result.returncode == code
     assert words in result.stderr.replace("\n", " ")
     assert "Traceback" not in result.stderr

@@ -18,13 +18,13 @@ if TYPE_CHECKING:
         pointwise,
         se,
         tick,
-        warm_start,
     )
     from tickgp.gp.likelihoods import Bernoulli, Gaussian, RobustMax, Softmax
     from tickgp.gp.models import DeepGP
     from tickgp.gp.objective import elbo
     from tickgp.gp.params import freeze, trainable, unfreeze
     from tickgp.gp.predict import Prediction, predict
+    from tickgp.gp.warm_start import warm_start
     from tickgp.training.loop import fit, train
 
 __version__ = "0.1.0"
@@ -41,13 +41,13 @@ _HOMES = {
         "pointwise",
         "se",
         "tick",
-        "warm_start",
     ),
     "tickgp.gp.likelihoods": ("Bernoulli", "Gaussian", "RobustMax", "Softmax"),
     "tickgp.gp.models": ("DeepGP",),
     "tickgp.gp.objective": ("elbo",),
     "tickgp.gp.params": ("freeze", "trainable", "unfreeze"),
     "tickgp.gp.predict": ("Prediction", "predict"),
+    "tickgp.gp.warm_start": ("warm_start",),
     "tickgp.training.loop": ("fit", "train"),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}

@@ -1,10 +1,19 @@
-"""What a model refuses to be built of."""
+"""What a model refuses to be built of, and cases at the edge of what it is made for."""
 
+import equinox as eqx
 import jax
+import jax.numpy as jnp
+import jaxtyping
 import numpy as np
 import pytest
 
 import tickgp
+from tickgp.gp.covariances import Pointwise
+from tickgp.gp.inducing import InducingPoints
+from tickgp.gp.kernels import SquaredExponential
+from tickgp.gp.multioutput import Separate
+from tickgp.gp.params import Real, Triangular
+from tickgp.gp.variational import FullRank, SparseGP, sample
 
 X = np.random.default_rng(0).random((4, 6, 5, 1), np.float32)
 
@@ -42,3 +51,48 @@ def test_prediction_needs_at_least_one_sample(key):
         tickgp.predict(model, X, num_samples=0, key=key)
     with pytest.raises(ValueError, match="have 25 numbers each, and the model is for 30; resize"):
         tickgp.predict(model, X[:, :5], key=jax.random.key(0))
+
+
+@pytest.mark.parametrize("scale", [0.0, 1.0])
+def test_weights_that_cancel_leave_finite_gradients(scale, key):
+    """On blank images f is then constant: its variance vanishes, or rounds below zero."""
+    blank = np.zeros((4, 6, 5, 1), np.float32)
+    model = tickgp.tick(X, tickgp.Softmax(3), patch_size=3, num_inducing=4, key=key)
+    weights = scale * jnp.linspace(-1, 1, 12)
+    where = lambda m: (m.layers[0].gp.kernel.covariance.weights.raw, m.layers[0].gp.q.q_sqrt.raw)
+    model = eqx.tree_at(where, model, (weights, 1e-4 * model.layers[0].gp.q.q_sqrt.raw))
+    labels = jnp.zeros(4, int)
+    value, gradient = jax.jit(jax.value_and_grad(lambda m: tickgp.elbo(m, jnp.asarray(blank), labels, 4, key=key)))(
+        model
+    )
+    assert bool(jnp.isfinite(value))
+    assert all(bool(jnp.isfinite(leaf).all()) for leaf in jax.tree.leaves(gradient))
+
+
+@pytest.mark.parametrize(
+    ("jitter", "words"), [(-1.0, "jitter -1.0 was given; it is a share of the variance"), (2.0, "jitter 2.0")]
+)
+def test_jitter_is_a_share(jitter, words, key):
+    with pytest.raises(ValueError, match=words):
+        tickgp.se(X, tickgp.Softmax(3), num_inducing=4, jitter=jitter, key=key)
+
+
+@pytest.mark.parametrize("size", [(3,), (3, 2.5), 2.5])
+def test_sizes_are_whole_numbers(size, key):
+    with pytest.raises((ValueError, jaxtyping.TypeCheckError)):
+        tickgp.tick(X, tickgp.Softmax(3), patch_size=size, num_inducing=4, key=key)
+
+
+def test_a_robustmax_of_no_probability_is_refused():
+    with pytest.raises(ValueError, match=r"epsilon 0\.0 was given; it is a probability between 0 and 1"):
+        tickgp.RobustMax(3, 0.0)
+
+
+def test_full_samples_of_latents_with_unequal_variances(key):
+    """The jitter of one latent, or of one image, must not show in another."""
+    kernels = [SquaredExponential(variance, 1.0) for variance in (1e4, 1e-2)]
+    q = FullRank(Real(jnp.zeros((2, 4))), Triangular(jnp.tile(jnp.eye(4), (2, 1, 1))))
+    Z = InducingPoints(Real(jax.random.normal(key, (4, 2))))
+    gp = SparseGP(Separate(tuple(Pointwise(k) for k in kernels)), (Z,), q)
+    draws = jax.vmap(lambda k: sample(gp, Z.value, jnp.asarray(1e-5), "full", key=k))(jax.random.split(key, 4000))
+    np.testing.assert_allclose(jnp.var(draws, axis=0).mean(axis=0), [1e4, 1e-2], rtol=0.1)

@@ -7,8 +7,8 @@ import problems
 import pytest
 
 from tickgp.gp.likelihoods import Bernoulli, Gaussian
+from tickgp.gp.natural import natural_step
 from tickgp.gp.objective import elbo
-from tickgp.gp.variational import natural_step
 
 pytestmark = pytest.mark.usefixtures("float64")
 

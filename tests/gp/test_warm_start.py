@@ -8,12 +8,12 @@ import pytest
 import reference
 import tiny
 
-from tickgp.gp.builders import warm_start
 from tickgp.gp.likelihoods import Softmax
 from tickgp.gp.means import IdentityConv
 from tickgp.gp.params import freeze
 from tickgp.gp.predict import predict
 from tickgp.gp.variational import MeanField
+from tickgp.gp.warm_start import warm_start
 
 pytestmark = pytest.mark.usefixtures("float64")
 

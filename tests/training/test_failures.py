@@ -36,19 +36,38 @@ def test_jitter_grows_until_training_goes_on(key):
     assert bool(all_finite(event.state.model))
 
 
-@pytest.mark.parametrize(("failures", "jitter", "left"), [(0, 1e-5, 0), (2, 1e-5, 2), (3, 1e-4, 0)])
-def test_three_in_a_row(failures, jitter, left):
-    new, count = raised_jitter(jnp.asarray(1e-5), jnp.asarray(failures))
-    assert float(new) == pytest.approx(jitter)
+@pytest.mark.parametrize(
+    ("before", "failures", "after", "left"),
+    [
+        (1e-5, 0, 1e-5, 0),
+        (1e-5, 2, 1e-5, 2),
+        (1e-5, 3, 1e-4, 0),
+        (5e-3, 3, 1e-2, 0),
+        (1e-2, 3, 1e-2, 3),
+        (0.02, 3, 0.02, 3),
+    ],
+)
+def test_three_in_a_row(before, failures, after, left):
+    new, count = raised_jitter(jnp.asarray(before), jnp.asarray(failures))
+    assert float(new) == pytest.approx(after)
     assert int(count) == left
 
 
+def test_jitter_grows_from_zero():
+    assert float(raised_jitter(jnp.asarray(0.0), jnp.asarray(3))[0]) > 0
+
+
+def test_a_large_jitter_that_works_is_no_failure(key):
+    (event,) = train(singular_model(0.02), X, Y, steps=3, key=key)
+    assert np.isfinite(event.elbo)
+
+
 def test_at_the_limit_the_error_names_layer_and_values(key):
-    """A lengthscale that is not a number stays one, whatever the jitter."""
+    """An inducing patch that is not a number stays one, whatever the jitter."""
     broken = eqx.tree_at(
         lambda m: m.layers[0].gp.inducing[0].Z.raw, singular_model(1e-5), replace_fn=lambda raw: raw * jnp.nan
     )
-    with pytest.raises(TrainingError, match=r"jitter of 1e-01; layer 1 has parameters that are not finite; try"):
+    with pytest.raises(TrainingError, match=r"jitter of 1e-02; layer 1 has parameters that are not finite; try"):
         list(train(broken, X, Y, steps=100, report_every=10, key=key))
 
 

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import hashlib
+import json
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 import numpy as np
 
-from tickgp.data.digits import read_digits
+from tickgp.data.catalogue import CATALOGUE
+from tickgp.data.contents import Contents
+from tickgp.data.folder import read_folder
+from tickgp.data.npz import read_npz
+from tickgp.data.pictures import Size
+from tickgp.data.pixels import frame, to_grey
+from tickgp.data.splits import stratified_split, unevenness
 
 
 @dataclass(frozen=True)
 class Split:
     """Images (N, H, W, C), bytes or numbers between 0 and 1, and a label from 0 to K − 1 for each."""
 
-    images: np.ndarray
-    labels: np.ndarray
+    images: np.ndarray = field(repr=False)
+    labels: np.ndarray = field(repr=False)
 
     def __len__(self) -> int:
         return len(self.images)
@@ -29,24 +37,89 @@ class Dataset:
     train: Split
     test: Split
     class_names: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+    """What a person should know: images left out, uneven classes, images fitted to a model."""
+
+    def sha256(self) -> str:
+        """Of images, labels and class names, in their order: equal data have it equal on every machine."""
+        digest = hashlib.sha256(json.dumps(self.class_names).encode())
+        for array in (self.train.images, self.train.labels, self.test.images, self.test.labels):
+            little = np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
+            digest.update(f"{little.dtype.str} {little.shape}".encode())
+            digest.update(little.data)
+        return digest.hexdigest()
 
 
-def load_dataset(name: str) -> Dataset:
-    """The dataset of that name."""
-    if name not in READERS:
-        raise ValueError(f"there is no dataset {name!r}; choose one of: {', '.join(READERS)}")
-    return READERS[name]()
+def load_dataset(
+    name: str,
+    *,
+    data_dir: Path | None = None,
+    image_size: Size | int | None = None,
+    grey: bool = False,
+    skip_bad_images: bool = False,
+    test_share: float = 0.2,
+    seed: int = 0,
+    like: tuple[int, ...] | None = None,
+) -> Dataset:
+    """The dataset of that name (see `CATALOGUE`), the images in `folder:PATH`, or the arrays x and y in `npz:FILE`.
+
+    `data_dir` holds the publishers' files; by default $TICKGP_DATA, then the user's cache, which fills by download.
+    `image_size`, a side or (height, width), and `skip_bad_images` are for folders; `grey` makes colour images grey.
+    Data without a split of their own are split by `seed`: `test_share` of every class is for testing, with 1
+    everything, to evaluate a model on data that it has not seen. `like` is the image shape (H, W, C) of such a model:
+    pictures of a folder are scaled to it, other images are set in a black frame if they are smaller.
+    """
+    kind, _, path = name.partition(":")
+    if name in ("folder:", "npz:"):
+        raise ValueError(f"{name} names no path; give folder:PATH or npz:FILE")
+    if kind == "folder":
+        size = _size(image_size) or ((like[0], like[1]) if like else None)
+        contents = read_folder(Path(path).expanduser(), image_size=size, skip_bad_images=skip_bad_images)
+    elif image_size is not None:
+        raise ValueError(f"image size {image_size} was given for {name}; only folder:PATH is resized: leave it out")
+    else:
+        contents = read_npz(Path(path).expanduser()) if kind == "npz" else _read_named(name, data_dir)
+    if grey:
+        contents = contents.map_images(to_grey)
+    if like is not None:
+        contents = _framed(contents, like)
+    return _split(name, contents, test_share, seed)
 
 
-def load_digits() -> Dataset:
-    """The 8×8 digits that come with scikit-learn: 1,437 to train on and 360 to test on, always the same ones."""
-    from sklearn.model_selection import train_test_split
+def _read_named(name: str, data_dir: Path | None) -> Contents:
+    if name not in CATALOGUE:
+        choices = ", ".join([*CATALOGUE, "folder:PATH", "npz:FILE"])
+        raise ValueError(f"there is no dataset {name!r}; choose one of: {choices}")
+    entry, contents = CATALOGUE[name], CATALOGUE[name].read(data_dir)
+    found = len(contents.train[1]), len(contents.test[1]) if contents.test else 0
+    if found == (entry.train, entry.test):
+        return contents
+    note = f"{name} has {found[0]} + {found[1]} images here; the published one has {entry.train} + {entry.test}"
+    return replace(contents, notes=(*contents.notes, note))
 
-    images, labels = read_digits()
-    train, test = train_test_split(np.arange(len(labels)), test_size=0.2, stratify=labels, random_state=0)
-    return Dataset(
-        "digits", Split(images[train], labels[train]), Split(images[test], labels[test]), tuple("0123456789")
-    )
+
+def _size(image_size: Size | int | None) -> Size | None:
+    """Height and width."""
+    size = (image_size, image_size) if isinstance(image_size, int) else image_size
+    if size is not None and min(size) < 1:
+        raise ValueError(f"image size {size[0]}×{size[1]}; give a height and a width of at least 1")
+    return size
 
 
-READERS: dict[str, Callable[[], Dataset]] = {"digits": load_digits}
+def _framed(contents: Contents, shape: tuple[int, ...]) -> Contents:
+    given = contents.train[0].shape[1:]
+    if given == shape:
+        return contents
+    note = f"images of {'×'.join(map(str, given))} were fitted to the model's {'×'.join(map(str, shape))}"
+    contents = contents.map_images(lambda images: frame(images, shape))
+    return replace(contents, notes=(*contents.notes, note))
+
+
+def _split(name: str, contents: Contents, test_share: float, seed: int) -> Dataset:
+    """Train and test as the source has them, or else drawn from every class."""
+    train, test = Split(*contents.train), contents.test and Split(*contents.test)
+    if test is None:
+        kept, aside = stratified_split(train.labels, test_share, seed, contents.class_names)
+        train, test = (Split(train.images[part], train.labels[part]) for part in (kept, aside))
+    notes = contents.notes + unevenness(train.labels, contents.class_names)
+    return Dataset(name, train, test, contents.class_names, notes)

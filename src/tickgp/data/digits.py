@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
+from tickgp.data.contents import Contents
 
-def read_digits() -> tuple[np.ndarray, np.ndarray]:
-    """1,797 images (8, 8, 1) between 0 and 1, and their labels."""
+
+def read_digits() -> Contents:
+    """1,797 images (8, 8, 1) between 0 and 1: 1,437 to train on and 360 to test on, always the same ones."""
     from sklearn.datasets import load_digits
+    from sklearn.model_selection import train_test_split
 
     digits = load_digits()
-    return (digits.images[..., None] / 16).astype(np.float32), digits.target
+    images, labels = (digits.images[..., None] / 16).astype(np.float32), digits.target.astype(np.int64)
+    train, test = train_test_split(np.arange(len(labels)), test_size=0.2, stratify=labels, random_state=0)
+    return Contents((images[train], labels[train]), (images[test], labels[test]), tuple("0123456789"))

@@ -5,11 +5,9 @@ from __future__ import annotations
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
 
-from tickgp.gp.images import check_images, check_labels, padded_batches, to_pixels
-from tickgp.gp.likelihoods import AbstractClassification
+from tickgp.gp.images import check_inputs, padded_batches
 from tickgp.gp.models import DeepGP
 from tickgp.gp.objective import expected_log_prob
 
@@ -27,10 +25,11 @@ def dataset_elbo(
 
     Paper: eq. elbo
     """
-    images = check_images(images)
-    if isinstance(model.likelihood, AbstractClassification):
-        labels = check_labels(labels, len(images), model.likelihood.num_classes)
-    batches = zip(padded_batches(images, batch_size), padded_batches(np.asarray(labels), batch_size), strict=True)
+    if num_samples < 1 or batch_size < 1:
+        raise ValueError(f"{num_samples} samples in batches of {batch_size} were asked for; both must be at least 1")
+    images = check_inputs(images)
+    labels = model.likelihood.check(labels, len(images))
+    batches = zip(padded_batches(images, batch_size), padded_batches(labels, batch_size), strict=True)
     parts = [
         _explained(model, jnp.asarray(x), jnp.asarray(y), jax.random.fold_in(key, i), num_samples)
         for i, (x, y) in enumerate(batches)
@@ -40,5 +39,5 @@ def dataset_elbo(
 
 @eqx.filter_jit
 def _explained(model: DeepGP, images: Array, labels: Array, key: PRNGKeyArray, num_samples: int) -> Float[Array, " B"]:
-    one_draw = lambda key: expected_log_prob(model, to_pixels(images), labels, key=key)
+    one_draw = lambda key: expected_log_prob(model, images, labels, key=key)
     return jnp.mean(jax.lax.map(one_draw, jax.random.split(key, num_samples)), axis=0)

@@ -1,25 +1,257 @@
-"""Metrics of predicted class probabilities (N, K) against labels (N,)."""
+"""Metrics of predicted class probabilities (N, K) against labels (N,), and of scores of unfamiliar images.
+
+The predicted class is the most probable one, the first of equals; `confidence` is its probability.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
+from jaxtyping import Bool, Float, Int
+from numpy.typing import ArrayLike
+
+_LEAST = float(np.finfo(np.float32).tiny)
 
 
-def top_error(probabilities: np.ndarray, labels: np.ndarray, k: int = 1) -> float:
+@dataclass(frozen=True)
+class Reliability:
+    """Of each bin of confidence: its images, their mean confidence and the share predicted right (NaN when empty)."""
+
+    count: Int[np.ndarray, " bins"]
+    confidence: Float[np.ndarray, " bins"]
+    right: Float[np.ndarray, " bins"]
+
+
+@dataclass(frozen=True)
+class RiskCoverage:
+    """Error among the most confident images, from the most confident one (coverage 1/N) to all of them (coverage 1)."""
+
+    coverage: Float[np.ndarray, " N"]
+    risk: Float[np.ndarray, " N"]
+
+
+def top_error(probabilities: ArrayLike, labels: ArrayLike, k: int = 1) -> float:
     """Share of images whose label is not among the k most probable classes."""
-    best = np.argsort(-probabilities, axis=1, kind="stable")[:, :k]
-    return float(np.mean(~(best == labels[:, None]).any(axis=1)))
+    if k < 1:
+        raise ValueError(f"top-{k} error was asked for; k must be at least 1")
+    return _outcomes(probabilities, labels).top_error(k)
 
 
-def nll(probabilities: np.ndarray, labels: np.ndarray) -> float:
-    """Mean negative log probability of the label, in nats. Probabilities count as at least the least float32."""
-    own = probabilities[np.arange(len(labels)), labels]
-    return float(-np.mean(np.log(np.maximum(own.astype(float), np.finfo(np.float32).tiny))))
+def nll(probabilities: ArrayLike, labels: ArrayLike) -> float:
+    """Mean negative log probability of the label in nats, −(1/N) Σ_n log p_n[y_n].
+
+    Probabilities count as at least the least positive float32, so that an impossible label costs 87 nats.
+    """
+    return _outcomes(probabilities, labels).nll()
 
 
-def calibration_error(probabilities: np.ndarray, labels: np.ndarray, bins: int = 15) -> float:
-    """ECE: |share right − mean confidence| within equal bins of confidence, weighted by the images in each."""
-    confidence, right = probabilities.max(axis=1), probabilities.argmax(axis=1) == labels
-    index = np.minimum((confidence * bins).astype(int), bins - 1)
-    gaps = [abs(right[index == b].sum() - confidence[index == b].sum()) for b in range(bins)]
-    return float(sum(gaps) / len(labels))
+def nll_misses(probabilities: ArrayLike, labels: ArrayLike) -> float | None:
+    """`nll` of the images whose predicted class is wrong; None when there are none."""
+    return _outcomes(probabilities, labels).nll_misses()
+
+
+def calibration_error(probabilities: ArrayLike, labels: ArrayLike, bins: int = 15) -> float:
+    """ECE: Σ_b (n_b / N) |share right − mean confidence| in equal bins of confidence [b/bins, (b + 1)/bins)."""
+    return _outcomes(probabilities, labels).calibration_error(bins)
+
+
+def brier(probabilities: ArrayLike, labels: ArrayLike) -> float:
+    """Squared distance from certainty of the label, summed over classes: (1/N) Σ_n Σ_k (p_n[k] − [k = y_n])²."""
+    return _outcomes(probabilities, labels).brier()
+
+
+def aurc(probabilities: ArrayLike, labels: ArrayLike) -> float:
+    """Area under the curve of `risk_coverage`: (1/N) Σ_m risk(m)."""
+    return _outcomes(probabilities, labels).aurc()
+
+
+def reliability(probabilities: ArrayLike, labels: ArrayLike, bins: int = 15) -> Reliability:
+    """The bins of `calibration_error`, for a diagram."""
+    return _outcomes(probabilities, labels).reliability(bins)
+
+
+def risk_coverage(probabilities: ArrayLike, labels: ArrayLike) -> RiskCoverage:
+    """risk(m) = (1/m) Σ_{n ≤ m} wrong_n over the m most confident of N images, against the coverage m/N.
+
+    Each of several equally confident images counts with their mean `wrong`. That is the expected curve when equals are
+    put in random order, and does not depend on the order they are given in.
+    """
+    return _outcomes(probabilities, labels).risk_coverage()
+
+
+def evaluate(probabilities: ArrayLike, labels: ArrayLike) -> dict[str, int | float | None]:
+    """The metrics of `metrics.json`; None where undefined: `nll_misses` without misses, top-k of at most k classes."""
+    return _outcomes(probabilities, labels).metrics()
+
+
+def bootstrap(
+    probabilities: ArrayLike, labels: ArrayLike, *, num: int = 1000, level: float = 0.95, seed: int = 0
+) -> dict[str, list[float]]:
+    """Percentile intervals [low, high] of each metric of `evaluate`, from `num` resamples of the N images.
+
+    `nll_misses` uses the resamples that have misses. Metrics that are None are left out. Where nothing varies an
+    interval is a point: a model without misses has the top-1 error [0, 0]. The ECE of a resample is on average larger
+    than that of the images, so that the interval of a well-calibrated model lies above its ECE.
+    """
+    if num < 1 or not 0 < level < 1:
+        raise ValueError(
+            f"{num} resamples and level {level} were asked for; use at least one resample, and a level between 0 and 1"
+        )
+    outcomes, rng = _outcomes(probabilities, labels), np.random.default_rng(seed)
+    N = len(outcomes.loss)
+    # In order of confidence from the start, so that no resample has to be sorted again.
+    outcomes = outcomes.choose(np.argsort(-outcomes.confidence, kind="stable"))
+    draws = [outcomes.choose(np.sort(rng.integers(N, size=N))).metrics() for _ in range(num)]
+    defined = {name: [v for draw in draws if (v := draw[name]) is not None] for name in draws[0] if name != "n"}
+    tail = (1 - level) / 2
+    return {name: np.quantile(values, [tail, 1 - tail]).tolist() for name, values in defined.items() if values}
+
+
+def auroc(inside: ArrayLike, outside: ArrayLike) -> float:
+    """How well a score tells images of another kind: P(outside > inside) + ½ P(outside = inside) of a random pair.
+
+    `inside` and `outside` are the scores of in-distribution and out-of-distribution images; a higher score means
+    further out. 1: told apart, ½: guessed.
+    """
+    inside, outside = np.sort(_scores(inside, "inside")), _scores(outside, "outside")
+    below, not_above = (np.searchsorted(inside, outside, side=side) for side in ("left", "right"))
+    return float(np.mean(below + not_above) / (2 * len(inside)))
+
+
+def fpr95(inside: ArrayLike, outside: ArrayLike) -> float:
+    """Share of in-distribution images flagged by the strictest rule `score ≥ t` that flags 95 % of those outside.
+
+    Out-of-distribution images are the positives, as in `auroc`, and equal scores are flagged together: t is the largest
+    value with P(outside ≥ t) ≥ 0.95, the result P(inside ≥ t).
+    """
+    inside, outside = _scores(inside, "inside"), np.sort(_scores(outside, "outside"))
+    flagged = -(-95 * len(outside) // 100)
+    return float(np.mean(inside >= outside[-flagged]))
+
+
+@dataclass(frozen=True)
+class _Outcomes:
+    """What the metrics need to know of each image; a resample of the images is a choice of rows."""
+
+    num_classes: int
+    rank: Int[np.ndarray, " N"]  # classes before the label when the most probable come first
+    loss: Float[np.ndarray, " N"]
+    distance: Float[np.ndarray, " N"]
+    confidence: Float[np.ndarray, " N"]
+
+    def choose(self, rows: Int[np.ndarray, " M"]) -> _Outcomes:
+        chosen = (values[rows] for values in (self.rank, self.loss, self.distance, self.confidence))
+        return _Outcomes(self.num_classes, *chosen)
+
+    @property
+    def wrong(self) -> Bool[np.ndarray, " N"]:
+        return self.rank > 0
+
+    def metrics(self) -> dict[str, int | float | None]:
+        top = {f"top{k}_error": self.top_error(k) if k < self.num_classes else None for k in (1, 2, 3)}
+        return {
+            "n": len(self.loss),
+            **top,
+            "nll": self.nll(),
+            "nll_misses": self.nll_misses(),
+            "ece": self.calibration_error(15),
+            "brier": self.brier(),
+            "aurc": self.aurc(),
+        }
+
+    def top_error(self, k: int) -> float:
+        return float(np.mean(self.rank >= k))
+
+    def nll(self) -> float:
+        return float(np.mean(self.loss))
+
+    def nll_misses(self) -> float | None:
+        return float(np.mean(self.loss[self.wrong])) if self.wrong.any() else None
+
+    def brier(self) -> float:
+        return float(np.mean(self.distance))
+
+    def calibration_error(self, bins: int) -> float:
+        _, confidence, right = self._bin_sums(bins)
+        return float(np.abs(right - confidence).sum() / len(self.loss))
+
+    def reliability(self, bins: int) -> Reliability:
+        count, confidence, right = self._bin_sums(bins)
+        size = np.where(count > 0, count, np.nan)
+        return Reliability(count, confidence / size, right / size)
+
+    def _bin_sums(self, bins: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Number, summed confidence and number right of the images in each bin; certainty is in the last."""
+        if bins < 1:
+            raise ValueError(f"{bins} bins were asked for; use at least one")
+        index = np.minimum((self.confidence * bins).astype(int), bins - 1)
+        weights = (None, self.confidence, ~self.wrong)
+        count, confidence, right = (np.bincount(index, weights=weight, minlength=bins) for weight in weights)
+        return count, confidence, right
+
+    def aurc(self) -> float:
+        return float(np.mean(self.risk_coverage().risk))
+
+    def risk_coverage(self) -> RiskCoverage:
+        order = np.argsort(-self.confidence, kind="stable")
+        confidence, wrong = self.confidence[order], self.wrong[order].astype(float)
+        first = np.flatnonzero(np.diff(confidence, prepend=np.inf))
+        equals = np.diff(first, append=len(order))
+        wrong = np.repeat(np.add.reduceat(wrong, first) / equals, equals)
+        m = np.arange(1, len(order) + 1)
+        return RiskCoverage(m / len(order), np.cumsum(wrong) / m)
+
+
+def _outcomes(probabilities: ArrayLike, labels: ArrayLike) -> _Outcomes:
+    p = _check_probabilities(probabilities)
+    N, K = p.shape
+    y = _check_labels(labels, N, K)[:, None]
+    own, classes = np.take_along_axis(p, y, axis=1), np.arange(K)
+    return _Outcomes(
+        num_classes=K,
+        rank=np.sum((p > own) | ((p == own) & (classes < y)), axis=1),
+        loss=-np.log(np.maximum(own[:, 0], _LEAST)),
+        distance=np.sum((p - (classes == y)) ** 2, axis=1),
+        confidence=p.max(axis=1),
+    )
+
+
+def _check_probabilities(probabilities: ArrayLike) -> Float[np.ndarray, "N K"]:
+    p = np.asarray(probabilities, dtype=float)
+    if p.ndim != 2 or 0 in p.shape:
+        raise ValueError(f"probabilities have shape {p.shape}; give at least one row, with a number for each class")
+    tolerance = 1e-3
+    fine = ((p >= -tolerance) & (p <= 1 + tolerance)).all(axis=1) & (np.abs(p.sum(axis=1) - 1) <= tolerance)
+    if not fine.all():
+        first = int(np.argmin(fine))
+        raise ValueError(
+            f"{(~fine).sum()} of {len(p)} rows are not probabilities: row {first} goes from {p[first].min():.4g} to "
+            f"{p[first].max():.4g} and sums to {p[first].sum():.4g}; numbers must lie between 0 and 1 and sum to 1: "
+            "apply a softmax to logits, and remove images that give NaN"
+        )
+    return p
+
+
+def _check_labels(labels: ArrayLike, N: int, K: int) -> Int[np.ndarray, " N"]:
+    y = np.asarray(labels)
+    if y.shape != (N,):
+        raise ValueError(f"labels have shape {y.shape}; give one label for each of the {N} rows of probabilities")
+    if not np.issubdtype(y.dtype, np.integer):
+        raise ValueError(f"labels have type {y.dtype}; give whole numbers from 0 to {K - 1}")
+    if y.min() < 0 or y.max() >= K:
+        raise ValueError(
+            f"labels go from {y.min()} to {y.max()}, and there are probabilities of {K} classes; "
+            f"number the classes from 0 to {K - 1}, in the order of the columns"
+        )
+    return y.astype(int)
+
+
+def _scores(scores: ArrayLike, name: str) -> Float[np.ndarray, " N"]:
+    s = np.asarray(scores, dtype=float)
+    if s.ndim != 1 or len(s) == 0 or not np.isfinite(s).all():
+        bad = int((~np.isfinite(s)).sum())
+        raise ValueError(
+            f"`{name}` has shape {s.shape} and {bad} numbers that are not finite; give one finite score for each image"
+        )
+    return s

@@ -1,4 +1,4 @@
-"""The paper's models, ready to train: se, conv, tick, deep_se, deep_conv, deep_tick; and a trained one made deeper.
+"""The paper's models, ready to train: se, conv, tick, deep_se, deep_conv, deep_tick.
 
 Images are (N, H, W, C), bytes or numbers between 0 and 1; inducing patches are chosen among theirs.
 """
@@ -13,12 +13,12 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import ArrayLike, PRNGKeyArray
+from jaxtyping import Array, ArrayLike, Key, PRNGKeyArray
 
 from tickgp.gp.convolution import Convolutional, MultiOutputConvolutional, PatchResponse
 from tickgp.gp.covariances import Pointwise
 from tickgp.gp.images import check_images, to_pixels
-from tickgp.gp.inducing import InducingPatches, Initialiser, Places, choose_patches, choose_points
+from tickgp.gp.inducing import Initialiser, Places, choose_patches, choose_points
 from tickgp.gp.kernels import AbstractKernel, Matern32, SquaredExponential
 from tickgp.gp.layers import Layer
 from tickgp.gp.likelihoods import AbstractLikelihood
@@ -137,8 +137,7 @@ def convolutional(
 
     Settings: see `image_layer` (those that start with hidden, and channels) and `class_layer`.
     """
-    x = _pixels(images, depth)
-    keys = jax.random.split(key, depth)
+    x, keys = as_pixels(images), _layer_keys(key, depth)
     layers: list[Layer] = []
     for i, layer_key in enumerate(keys[:-1], start=1):
         with _naming(i, depth):
@@ -155,7 +154,7 @@ def convolutional(
                 mean_field=mean_field,
                 key=layer_key,
             )
-        x = np.asarray(layer.mean(jnp.asarray(_few(x)))).reshape(-1, *layer.output_shape)
+        x = np.asarray(layer.mean(jnp.asarray(few(x)))).reshape(-1, *layer.output_shape)
         layers.append(layer)
     with _naming(depth, depth):
         last = class_layer(
@@ -196,17 +195,18 @@ def pointwise(
     All kernels are squared exponentials on whole images or vectors; settings as for `class_layer`.
     Paper: SE-GP
     """
-    x = _pixels(images, depth)
+    x = as_pixels(images)
     outputs = likelihood.num_outputs
     layers: list[Layer] = []
-    for i, layer_key in enumerate(jax.random.split(key, depth)):
-        hidden = i < depth - 1
+    for i, layer_key in enumerate(_layer_keys(key, depth), start=1):
+        hidden = i < depth
         size = width if hidden else outputs
         kernel = SquaredExponential(
             1.0 if hidden else variance, _half_median(x) if lengthscale is None else lengthscale
         )
-        inducing = choose_points(x, num_inducing, kernel, how=initialiser, key=layer_key)
-        mean = principal_components(x, width) if hidden else Zero(outputs)
+        with _naming(i, depth):
+            inducing = choose_points(x, num_inducing, kernel, how=initialiser, key=layer_key)
+            mean = principal_components(x, width) if hidden else Zero(outputs)
         q = _initial_q(size, num_inducing, 1e-3 if hidden else 1.0, mean_field)
         layers.append(Layer(SparseGP(Shared(Pointwise(kernel)), (inducing,), q), mean, (size,)))
         x = np.asarray(mean(jnp.asarray(x)))
@@ -282,55 +282,10 @@ def class_layer(
     return Layer(SparseGP(Shared(covariance), (inducing,), q), Zero(num_outputs), (num_outputs,))
 
 
-def warm_start(trained: DeepGP, images: ArrayLike, *, key: PRNGKeyArray, **settings: Any) -> DeepGP:
-    """A model one layer deeper: all layers of a trained deep convolutional GP, and a new one before its last.
-
-    The new layer starts as the identity, on patches of what the layers below it put out. The last layer then sees
-    smaller images: its patch weights go back to 1 and its inducing places are scaled to the new range; all else is
-    kept. Settings: those of `image_layer`; patch size, stride, number of inducing patches and kind of q are by default
-    those of the hidden layer below.
-    Paper: three layers start from two
-    """
-    *hidden, last = trained.layers
-    if not hidden or not isinstance(hidden[-1].mean, IdentityConv):
-        raise ValueError(
-            f"a warm start was asked from a model of {len(trained.layers)} layers; it needs a trained deep_conv or "
-            "deep_tick of at least two, because a layer more changes what a single one sees"
-        )
-    x = jnp.asarray(_few(_pixels(images, 2)))
-    for layer in hidden:
-        parts = (x[i : i + 50] for i in range(0, len(x), 50))
-        x = jnp.concatenate([layer.expectation(part, trained.jitter) for part in parts])
-    top, grid = hidden[-1], hidden[-1].mean.grid
-    like = {
-        "patch_size": grid.patch_shape,
-        "stride": grid.stride,
-        "num_inducing": top.gp.inducing[0].num_inducing,
-        "mean_field": isinstance(top.gp.q, MeanField),
-    }
-    new = image_layer(np.asarray(x), hidden[-1].mean.channels, key=key, **{**like, **settings})
-    last = Layer(_moved(last.gp, new.output_shape), last.mean, last.output_shape)
-    return eqx.tree_at(lambda model: model.layers, trained, (*hidden, new, last))
-
-
-def _moved(gp: SparseGP, image_shape: tuple[int, ...]) -> SparseGP:
-    """A sum over patches `gp`, for images of another size."""
-
-    def move(node: Any) -> Any:
-        if isinstance(node, Convolutional):
-            grid = PatchGrid(image_shape, node.grid.patch_shape, node.grid.stride)
-            weights = None if node.weights is None else Real(jnp.ones(grid.num_patches), node.weights.trainable)
-            return Convolutional(grid, node.response, weights)
-        if isinstance(node, InducingPatches) and node.places is not None:
-            return eqx.tree_at(lambda z: z.places.raw, node, node.places.raw * scale)
-        return node
-
-    is_part = lambda node: isinstance(node, Convolutional | InducingPatches)
-    grids = [node.grid for node in jax.tree.leaves(gp.kernel, is_leaf=is_part) if isinstance(node, Convolutional)]
-    reach = lambda shape: np.maximum(np.subtract(shape[:2], grids[0].patch_shape), 1)
-    scale = jnp.asarray(reach(image_shape) / reach(grids[0].image_shape), float)
-    kernel, inducing = (jax.tree.map(move, part, is_leaf=is_part) for part in (gp.kernel, gp.inducing))
-    return SparseGP(kernel, inducing, gp.q)
+def _layer_keys(key: PRNGKeyArray, depth: int) -> Key[Array, " depth"]:
+    if depth < 1:
+        raise ValueError(f"a model of depth {depth} was asked for; the least is 1, a single layer")
+    return jax.random.split(key, depth)
 
 
 def _initial_q(num_latents: int, num_inducing: int, scale: float, mean_field: bool) -> AbstractVariational:
@@ -363,16 +318,18 @@ def _naming(layer: int, depth: int) -> Iterator[None]:
         raise (error if depth == 1 else ValueError(f"layer {layer} of {depth}: {error}")) from None
 
 
-def _few(x: np.ndarray) -> np.ndarray:
+def few(x: np.ndarray) -> np.ndarray:
     """A few images of all: enough to choose patches from, few enough to send through a layer."""
     return x if len(x) <= _FEW else x[np.sort(np.random.default_rng(0).choice(len(x), _FEW, replace=False))]
 
 
-def _pixels(images: ArrayLike, depth: int) -> np.ndarray:
-    if depth < 1:
-        raise ValueError(f"a model of depth {depth} was asked for; the least is 1, a single layer")
+def as_pixels(images: ArrayLike) -> np.ndarray:
+    """Images (N, H, W, C) as floats, checked."""
     return np.asarray(to_pixels(jnp.asarray(check_images(images))))
 
 
 def _pair(size: Size) -> tuple[int, int]:
-    return size if isinstance(size, tuple) else (size, size)
+    pair = (size, size) if isinstance(size, int) else tuple(size)
+    if len(pair) != 2 or not all(isinstance(side, int) for side in pair):
+        raise ValueError(f"size {size} was given; use a whole number, or a pair of them: (height, width)")
+    return pair

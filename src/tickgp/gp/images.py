@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Array, ArrayLike, Float, Shaped
 
 
-def to_pixels(images: Shaped[Array, "N H W C"]) -> Float[Array, "N H W C"]:
+def to_pixels(images: Shaped[Array, "*shape"]) -> Float[Array, "*shape"]:
     """Bytes (uint8) divided by 255; floats as they are."""
     return images / 255.0 if images.dtype == jnp.uint8 else images.astype(float)
 
@@ -22,14 +22,25 @@ def check_images(images: ArrayLike) -> np.ndarray:
             f"images have shape {images.shape}; they must be (number, height, width, channels): "
             "add a last axis of length 1 to grey images, and a first one to a single image"
         )
-    if images.dtype != np.uint8 and not np.issubdtype(images.dtype, np.floating):
-        raise ValueError(f"images have type {images.dtype}; give bytes (uint8), or floats between 0 and 1")
-    if 0 in images.shape:
-        raise ValueError(f"images have shape {images.shape}; there must be at least one image of at least one pixel")
-    if not np.isfinite(images).all():
-        bad = int((~np.isfinite(images)).any(axis=(1, 2, 3)).sum())
-        raise ValueError(f"{bad} of {len(images)} images hold NaN or infinite pixels; remove or fill them")
-    return images
+    return check_inputs(images)
+
+
+def check_inputs(x: ArrayLike) -> np.ndarray:
+    """Inputs (N, …) as an array of bytes or finite floats; those of images must be in a range fit for pixels."""
+    x = np.asarray(x)
+    if x.dtype != np.uint8 and not np.issubdtype(x.dtype, np.floating):
+        raise ValueError(f"images have type {x.dtype}; give bytes (uint8), or floats between 0 and 1")
+    if x.ndim < 2 or 0 in x.shape:
+        raise ValueError(f"images have shape {x.shape}; there must be at least one image of at least one pixel")
+    if not np.isfinite(x).all():
+        bad = int((~np.isfinite(x)).reshape(len(x), -1).any(axis=1).sum())
+        raise ValueError(f"{bad} of {len(x)} images hold NaN or infinite pixels; remove or fill them")
+    if x.ndim == 4 and x.dtype != np.uint8 and np.abs(x).max() > 10:
+        raise ValueError(
+            f"pixels go from {x.min():g} to {x.max():g}; the models are made for floats between 0 and 1: "
+            "divide them by their largest value, or give bytes (uint8)"
+        )
+    return x
 
 
 def check_labels(labels: ArrayLike, num_images: int, num_classes: int) -> np.ndarray:
@@ -37,14 +48,32 @@ def check_labels(labels: ArrayLike, num_images: int, num_classes: int) -> np.nda
     labels = np.asarray(labels)
     if labels.ndim != 1 or len(labels) != num_images:
         raise ValueError(f"labels have shape {labels.shape}; give one label for each of the {num_images} images")
+    if labels.dtype == bool:
+        labels = labels.astype(int)
     if not np.issubdtype(labels.dtype, np.integer):
-        raise ValueError(f"labels have type {labels.dtype}; give whole numbers from 0 to {num_classes - 1}")
+        raise ValueError(
+            f"labels have type {labels.dtype}; give whole numbers from 0 to {num_classes - 1}: labels.astype(int), or "
+            "np.unique(labels, return_inverse=True)[1] for names"
+        )
     if labels.min() < 0 or labels.max() >= num_classes:
         raise ValueError(
             f"labels go from {labels.min()} to {labels.max()}; this model has {num_classes} classes and takes "
             f"0 to {num_classes - 1}: number the classes from 0, or build the model for more classes"
         )
     return labels
+
+
+def check_targets(targets: ArrayLike, num_inputs: int, num_outputs: int) -> np.ndarray:
+    """`targets` of a regression as finite floats (N, F), a row for each input."""
+    targets = np.asarray(targets)
+    if targets.shape != (num_inputs, num_outputs) or not np.issubdtype(targets.dtype, np.floating):
+        raise ValueError(
+            f"targets have shape {targets.shape} and type {targets.dtype}; give floats of shape "
+            f"({num_inputs}, {num_outputs}): a row for each input, a column for each output"
+        )
+    if not np.isfinite(targets).all():
+        raise ValueError(f"{int((~np.isfinite(targets)).sum())} targets are NaN or infinite; remove or fill them")
+    return targets
 
 
 def padded_batches(array: np.ndarray, batch_size: int) -> Iterator[np.ndarray]:

@@ -12,6 +12,7 @@ import numpy as np
 from jax.scipy.special import log_ndtr, ndtr
 from jaxtyping import Array, ArrayLike, Float, Int, PRNGKeyArray
 
+from tickgp.gp.images import check_labels, check_targets
 from tickgp.gp.linalg import matmul
 from tickgp.gp.params import Positive, positive
 from tickgp.gp.variational import Marginals
@@ -28,6 +29,10 @@ class AbstractLikelihood(eqx.Module):
         """F: how many outputs of the last layer it takes."""
 
     @abstractmethod
+    def check(self, y: ArrayLike, num_inputs: int) -> np.ndarray:
+        """`y` as an array that this likelihood takes for that many inputs; anything else is refused."""
+
+    @abstractmethod
     def expected_log_prob(
         self, f: Marginals, y: Array, *, key: PRNGKeyArray, num_samples: int = 1
     ) -> Float[Array, " N"]:
@@ -41,6 +46,9 @@ class AbstractClassification(AbstractLikelihood):
     @abstractmethod
     def num_classes(self) -> int:
         """K."""
+
+    def check(self, y: ArrayLike, num_inputs: int) -> np.ndarray:
+        return check_labels(y, num_inputs, self.num_classes)
 
     @abstractmethod
     def probabilities(self, f: Float[Array, "N F"]) -> Float[Array, "N K"]:
@@ -92,6 +100,8 @@ class RobustMax(AbstractClassification):
 
     def __check_init__(self) -> None:
         _check_classes(self.classes)
+        if not 0 < self.epsilon < 1:
+            raise ValueError(f"epsilon {self.epsilon} was given; it is a probability between 0 and 1, such as 1e-3")
 
     @property
     def num_outputs(self) -> int:
@@ -158,6 +168,9 @@ class Gaussian(AbstractLikelihood):
     @property
     def num_outputs(self) -> int:
         return self.outputs
+
+    def check(self, y: ArrayLike, num_inputs: int) -> np.ndarray:
+        return check_targets(y, num_inputs, self.outputs)
 
     def expected_log_prob(
         self, f: Marginals, y: Float[Array, "N F"], *, key: PRNGKeyArray, num_samples: int = 1

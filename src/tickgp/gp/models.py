@@ -7,8 +7,9 @@ from typing import get_args
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, PRNGKeyArray, Shaped
 
+from tickgp.gp.images import to_pixels
 from tickgp.gp.layers import Layer
 from tickgp.gp.likelihoods import AbstractLikelihood
 from tickgp.gp.variational import Marginals, Sampling
@@ -35,6 +36,10 @@ class DeepGP(eqx.Module):
         jitter: float = 1e-5,
         sampling: Sampling = "marginal",
     ):
+        if not layers:
+            raise ValueError("a model of no layers was asked for; give at least one")
+        if not 0 <= jitter < 1:
+            raise ValueError(f"jitter {jitter} was given; it is a share of the variance, such as 1e-5")
         if layers[-1].output_shape != (likelihood.num_outputs,):
             raise ValueError(
                 f"the last layer puts out {layers[-1].output_shape} and {type(likelihood).__name__} takes "
@@ -45,8 +50,9 @@ class DeepGP(eqx.Module):
         self.layers, self.likelihood = layers, likelihood
         self.jitter, self.sampling = jnp.asarray(jitter, float), sampling
 
-    def propagate(self, x: Float[Array, "N ..."], *, key: PRNGKeyArray, common: bool = False) -> Marginals:
-        """q(f(x)) of the last layer, given a draw of every hidden layer."""
+    def propagate(self, x: Shaped[Array, "N ..."], *, key: PRNGKeyArray, common: bool = False) -> Marginals:
+        """q(f(x)) of the last layer, given a draw of every hidden layer. x: floats, or bytes to be divided by 255."""
+        x = to_pixels(x)
         for i, layer in enumerate(self.layers[:-1]):
             x = layer.sample(x, self.jitter, self.sampling, key=jax.random.fold_in(key, i), common=common)
         return self.layers[-1].marginals(x, self.jitter)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, PRNGKeyArray, Shaped
 
 from tickgp.gp.models import DeepGP
 
 
 def elbo(
     model: DeepGP,
-    images: Float[Array, "B ..."],
+    images: Shaped[Array, "B ..."],
     labels: Array,
     num_data: int,
     *,
@@ -32,7 +32,7 @@ def elbo(
 
 def expected_log_prob(
     model: DeepGP,
-    images: Float[Array, "B ..."],
+    images: Shaped[Array, "B ..."],
     labels: Array,
     *,
     key: PRNGKeyArray,

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jax.scipy.special import entr
 from jaxtyping import Array, ArrayLike, Float, Int, PRNGKeyArray
 
-from tickgp.gp.images import check_images, padded_batches, to_pixels
+from tickgp.gp.images import check_inputs, padded_batches
 from tickgp.gp.likelihoods import AbstractClassification
 from tickgp.gp.models import DeepGP
 
@@ -47,7 +47,7 @@ def predict(
     """
     if num_samples < 1 or batch_size < 1:
         raise ValueError(f"{num_samples} samples in batches of {batch_size} were asked for; both must be at least 1")
-    images = check_images(images)
+    images = check_inputs(images)
     batches = padded_batches(images, batch_size)
     parts = [_predict_batch(model, jnp.asarray(batch), key, num_samples) for batch in batches]
     return jax.tree.map(lambda *arrays: jnp.concatenate(arrays)[: len(images)], *parts)
@@ -55,13 +55,16 @@ def predict(
 
 @eqx.filter_jit
 def _predict_batch(model: DeepGP, images: Array, key: PRNGKeyArray, num_samples: int) -> Prediction:
-    x, likelihood = to_pixels(images), model.likelihood
+    likelihood = model.likelihood
     if not isinstance(likelihood, AbstractClassification):
-        raise TypeError(f"class probabilities need a likelihood of classes, and {type(likelihood).__name__} has none")
+        raise TypeError(
+            f"class probabilities need a likelihood of classes, and {type(likelihood).__name__} has none; "
+            "for a regression use model.propagate(x, key=key).mean"
+        )
 
     def one_sample(key: PRNGKeyArray) -> Float[Array, "N K"]:
         key_hidden, key_output = jax.random.split(key)
-        f = model.propagate(x, key=key_hidden, common=True).sample(key=key_output, common=True)
+        f = model.propagate(images, key=key_hidden, common=True).sample(key=key_output, common=True)
         return likelihood.probabilities(f)
 
     keys = jax.random.split(key, num_samples)

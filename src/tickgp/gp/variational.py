@@ -106,7 +106,7 @@ class Marginals(eqx.Module):
     latent_mean: Float[Array, "N Q L"]
     latent_variance: Float[Array, "N Q L"]
     mixing: Float[Array, "O L"] | None
-    offset: Float[Array, "N F"]
+    offset: Float[Array, "N F"] | float = 0.0
 
     @property
     def mean(self) -> Float[Array, "N F"]:
@@ -163,11 +163,7 @@ def marginals(gp: SparseGP, x: Float[Array, "N ..."], jitter: Float[Array, ""]) 
     A, residual = _project(gp, x, jitter)
     mean, spread = _moments(gp.q, A)
     variance = residual + jnp.sum(spread**2, axis=1)
-    latent_mean, latent_variance = (jnp.moveaxis(a, 0, -1) for a in (mean, variance))
-    mixing = gp.kernel.mixing
-    num_outputs = latent_mean.shape[2] if mixing is None else len(mixing)
-    offset = jnp.zeros((len(x), latent_mean.shape[1] * num_outputs))
-    return Marginals(latent_mean, latent_variance, mixing, offset)
+    return Marginals(jnp.moveaxis(mean, 0, -1), jnp.moveaxis(variance, 0, -1), gp.kernel.mixing)
 
 
 def joint(gp: SparseGP, x: Float[Array, "N ..."], jitter: Float[Array, ""]) -> Joint:
@@ -212,36 +208,16 @@ def sample(
     return _mix(latents, gp.kernel.mixing)
 
 
-def natural_step(q: FullRank, gradient: FullRank, size: Float[Array, ""] | float) -> FullRank:
-    """One step of natural-gradient ascent on q, given the gradient of the objective with respect to it.
-
-    In the natural parameters S⁻¹m and −S⁻¹/2 the step is `size` times the gradient with respect to m and S + mmᵀ:
-        S'⁻¹ = S⁻¹ − 2 size G,    S'⁻¹ m' = S⁻¹ m + size (∂m − 2 G m),    with G = ∂S.
-    With a Gaussian likelihood a step of size 1 lands on the optimum. With another it may be too large: then S'⁻¹ is not
-    positive definite and the result is NaN.
-    """
-
-    def one_latent(m: Array, L: Array, dm: Array, dL: Array) -> tuple[Array, Array]:
-        identity = jnp.eye(len(m))
-        S, precision = matmul(L, L.T), jax.scipy.linalg.cho_solve((L, True), identity)
-        (dS,) = jax.vjp(jnp.linalg.cholesky, S)[1](jnp.tril(dL) * jnp.sign(jnp.diag(L)))
-        factor = jnp.linalg.cholesky(precision - 2 * size * dS)
-        new_m = jax.scipy.linalg.cho_solve((factor, True), matmul(precision, m) + size * (dm - 2 * matmul(dS, m)))
-        return new_m, jnp.linalg.cholesky(jax.scipy.linalg.cho_solve((factor, True), identity))
-
-    arrays = (q.q_mu.value, q.q_sqrt.value, gradient.q_mu.raw, gradient.q_sqrt.raw)
-    return eqx.tree_at(lambda p: (p.q_mu.raw, p.q_sqrt.raw), q, jax.vmap(one_latent)(*arrays))
-
-
 def _project(
     gp: SparseGP, x: Float[Array, "N ..."], jitter: Float[Array, ""]
-) -> tuple[Float[Array, "J M N Q"], Float[Array, "J2 N Q"]]:
+) -> tuple[Float[Array, "J M N Q"], Float[Array, "J N Q"]]:
     """A = Lu⁻¹ Kuf, and the variance Kff − diag AᵀA that u leaves unexplained, for each distinct latent."""
     Lu = inducing_factor(gp, jitter)
     Kuf, Kff = gp.kernel.Kuf(gp.inducing, x), gp.kernel.Kff(x)
     A = solve_lower(Lu, Kuf.reshape(*Kuf.shape[:2], -1)).reshape(Kuf.shape)
-    # The difference is positive but for rounding; the floor keeps the square root of it differentiable.
-    floor = jnp.maximum(jitter, jnp.finfo(Kff.dtype).eps) * Kff
+    # Positive but for rounding: the floor keeps the square root of it differentiable, even where Kff itself vanishes.
+    eps = jnp.finfo(Kff.dtype).eps
+    floor = jnp.maximum(jitter, eps) * jnp.maximum(Kff, eps * jnp.mean(jnp.sum(Lu**2, axis=-1)))
     return A, jnp.maximum(Kff - jnp.sum(A**2, axis=1), floor)
 
 
@@ -265,7 +241,7 @@ def _over_latents(function: Callable[..., Any], q: AbstractVariational, *arrays:
 def _sample_full(gp: SparseGP, x: Array, jitter: Array, key: PRNGKeyArray, common: bool) -> Float[Array, "N Q L"]:
     q = joint(gp, x, jitter)
     # Relative to the prior: where u says nearly all of f, rounding is far larger than what is left of its covariance.
-    root = cholesky(q.latent_covariance, jitter * jnp.mean(gp.kernel.Kff(x)))
+    root = cholesky(q.latent_covariance, jitter * jnp.mean(gp.kernel.Kff(x), axis=-1))
     noise = _normal(key, q.latent_mean.shape, common)
     return q.latent_mean + einsum("lnqp,npl->nql", root, noise)
 

@@ -1,42 +1,97 @@
-"""From settings to a model."""
+"""From settings to a model and a learning rate."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
+
+import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from tickgp.data.dataset import Dataset
-from tickgp.gp.builders import convolutional, default_location, pointwise
-from tickgp.gp.likelihoods import Softmax
+from tickgp.gp.builders import convolutional, pointwise
+from tickgp.gp.kernels import AbstractKernel, Matern12, Matern32, Matern52, SquaredExponential
+from tickgp.gp.likelihoods import AbstractClassification, Bernoulli, RobustMax, Softmax
 from tickgp.gp.models import DeepGP
-from tickgp.training.config import ModelConfig
+from tickgp.gp.params import Positive
+from tickgp.training.config import ModelConfig, TrainingConfig
+from tickgp.training.loop import inverse_decay
+
+_LOCATIONS: dict[str, Callable[..., AbstractKernel]] = {
+    "matern12": Matern12,
+    "matern32": Matern32,
+    "matern52": Matern52,
+    "se": SquaredExponential,
+}
 
 
-def build_model(config: ModelConfig, data: Dataset, *, key: PRNGKeyArray) -> DeepGP:
-    """The untrained model that `config` describes, for the images and classes of `data`."""
-    images, likelihood = data.train.images, Softmax(len(data.class_names))
+def build_model(config: ModelConfig, images: np.ndarray, num_classes: int, *, key: PRNGKeyArray) -> DeepGP:
+    """The untrained model that `config` describes, with inducing patches among those of `images`."""
+    likelihood = _likelihood(config, num_classes)
     depth = config.depth if config.name.startswith("deep") else 1
     if config.name.endswith("se"):
         return pointwise(
             images,
             likelihood,
             depth=depth,
+            width=config.width,
             num_inducing=config.num_inducing,
+            variance=config.variance,
+            lengthscale=config.lengthscale,
             initialiser=config.initialiser,
+            mean_field=config.mean_field,
             sampling=config.sampling,
+            jitter=config.jitter,
             key=key,
         )
+    location = _LOCATIONS[config.location](Positive(1.0, trainable=False), config.location_lengthscale)
     return convolutional(
         images,
         likelihood,
         depth=depth,
-        location=default_location() if config.name.endswith("tick") else None,
-        patch_size=config.patch_size or (5 if min(images.shape[1:3]) >= 16 else 3),
+        location=location if config.name.endswith("tick") else None,
+        patch_size=_patch_size(config, images),
         stride=config.stride,
         hidden_stride=config.hidden_stride,
         channels=config.channels,
         num_inducing=config.num_inducing,
+        weights=config.weights,
+        variance=config.variance,
+        lengthscale=1.0 if config.lengthscale is None else config.lengthscale,
+        hidden_q_mu=config.hidden_q_mu,
         initialiser=config.initialiser,
         places=config.places,
+        mean_field=config.mean_field,
         sampling=config.sampling,
+        jitter=config.jitter,
         key=key,
     )
+
+
+def _patch_size(config: ModelConfig, images: np.ndarray) -> int:
+    if config.patch_size is not None:
+        return config.patch_size
+    return 5 if min(images.shape[1:3]) >= 16 else 3
+
+
+def schedule(config: TrainingConfig) -> Callable[[int], float]:
+    """The learning rate as a function of the step."""
+    rate, steps, factor = config.learning_rate, config.decay_steps, config.decay_factor
+    match config.decay:
+        case "inverse":
+            return inverse_decay(rate, steps)
+        case "step":
+            return lambda t: rate / factor ** math.floor(t / steps)
+        case "constant":
+            return lambda t: rate
+
+
+def _likelihood(config: ModelConfig, num_classes: int) -> AbstractClassification:
+    match config.likelihood:
+        case "softmax":
+            return Softmax(num_classes)
+        case "robustmax":
+            return RobustMax(num_classes)
+        case "bernoulli":
+            if num_classes != 2:
+                raise ValueError(f"bernoulli is for 2 classes and there are {num_classes}; use softmax or robustmax")
+            return Bernoulli()

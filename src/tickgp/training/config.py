@@ -3,11 +3,30 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Annotated, Literal
 
 import tyro
 
 ModelName = Literal["se", "conv", "tick", "deep-se", "deep-conv", "deep-tick"]
+
+
+@dataclass(frozen=True)
+class DataConfig:
+    """The images."""
+
+    dataset: str = "digits"
+    """digits, or what `tickgp data` lists."""
+    data_dir: Path | None = None
+    """Folder with the publishers' files; by default $TICKGP_DATA, then the user's cache."""
+    image_size: int | None = None
+    """Height and width that the images of a folder are scaled and cropped to."""
+    grey: bool = False
+    """Take colour images as grey ones."""
+    skip_bad_images: bool = False
+    """Leave out images of a folder that cannot be read, and count them."""
+    test_share: float = 0.2
+    """Share of the images to test on, where the source does not say."""
 
 
 @dataclass(frozen=True)
@@ -26,14 +45,37 @@ class ModelConfig:
     """Step from one patch of a hidden layer to the next."""
     channels: int = 10
     """Channels of the images between layers."""
+    width: int = 30
+    """Outputs of a hidden layer of deep-se."""
     num_inducing: int = 200
     """Inducing patches (or points) of each layer. The paper: 1000 for one layer, 384 for each of several."""
     initialiser: Literal["random", "kmeans", "greedy"] = "random"
     """How the inducing patches are chosen."""
     places: Literal["true", "uniform"] = "true"
     """Where the inducing patches of a TICK-GP start: where they were found, or anywhere (the paper)."""
+    location: Literal["matern32", "matern12", "matern52", "se"] = "matern32"
+    """Location kernel of a TICK-GP."""
+    location_lengthscale: float = 3.0
+    """Its lengthscale at the start, in pixels."""
+    weights: bool = True
+    """Learn a weight for each patch of the last layer."""
+    variance: float = 5.0
+    """Variance of the last layer's kernel at the start."""
+    lengthscale: float | None = None
+    """Lengthscale of the last layer's kernel at the start; by default 1 between patches, and half the median distance
+    between whole images."""
+    hidden_q_mu: float = 0.01
+    """Noise that tells hidden channels apart at the start; the paper: 0."""
+    mean_field: bool = False
+    """A diagonal covariance of q(u) instead of a full one."""
     sampling: Literal["marginal", "full", "correlated"] = "marginal"
     """How hidden layers are drawn: every patch on its own, all jointly, or jointly through the inducing patches."""
+    likelihood: Literal["softmax", "robustmax", "bernoulli"] = "softmax"
+    """How labels follow from the model's outputs; bernoulli is for two classes."""
+    jitter: float = 1e-5
+    """Added to the diagonal of Kuu, relative to it."""
+    float64: bool = False
+    """Compute in double precision."""
 
 
 @dataclass(frozen=True)
@@ -42,23 +84,55 @@ class TrainingConfig:
 
     max_steps: int = 1500
     """Steps of Adam."""
+    max_seconds: float | None = None
+    """Stop, with a checkpoint, after this time."""
     batch_size: int = 128
     """Images for each step."""
     learning_rate: float = 0.01
     """Learning rate at the start."""
+    decay: Literal["inverse", "step", "constant"] = "inverse"
+    """How the learning rate falls: divided by 1 + t / decay-steps, or by decay-factor every decay-steps."""
     decay_steps: float = 5000.0
-    """The learning rate at step t is divided by 1 + t / this."""
+    """See decay. The paper's deep models: 50000, with decay step."""
+    decay_factor: float = 4.0
+    """See decay."""
+    num_samples: int = 1
+    """Draws of the hidden layers for each step."""
+    report_every: int = 50
+    """Steps from one line of metrics.jsonl to the next."""
+    checkpoint_every: int = 500
+    """Steps from one checkpoint to the next."""
+
+    def __post_init__(self) -> None:
+        _check_positive(
+            max_steps=self.max_steps,
+            batch_size=self.batch_size,
+            learning_rate=self.learning_rate,
+            decay_steps=self.decay_steps,
+            decay_factor=self.decay_factor,
+            num_samples=self.num_samples,
+            report_every=self.report_every,
+            checkpoint_every=self.checkpoint_every,
+        )
 
 
 @dataclass(frozen=True)
 class Config:
     """A training run."""
 
-    dataset: Literal["digits"] = "digits"
-    """What to train on: digits (embedded)."""
     seed: int = 0
     """Seed of all randomness: the same seed gives the same result."""
     prediction_samples: int = 100
     """Draws behind each predicted probability."""
+    data: Annotated[DataConfig, tyro.conf.arg(name="")] = field(default_factory=DataConfig)
     model: Annotated[ModelConfig, tyro.conf.arg(name="")] = field(default_factory=ModelConfig)
     training: Annotated[TrainingConfig, tyro.conf.arg(name="")] = field(default_factory=TrainingConfig)
+
+    def __post_init__(self) -> None:
+        _check_positive(prediction_samples=self.prediction_samples)
+
+
+def _check_positive(**numbers: float) -> None:
+    for name, number in numbers.items():
+        if not number > 0:
+            raise ValueError(f"{name.replace('_', '-')} {number} was given; it must be above 0")

@@ -1,7 +1,7 @@
 """What happens when a step fails: Kuu too close to singular for its Cholesky factor, so that the loss is NaN.
 
-The step is not applied. After three failures in a row the jitter of the model grows tenfold and training goes on; when
-it would pass 1e-2 training stops and says which layer failed and at which parameter values.
+The step is not applied. After three failures in a row the jitter of the model grows tenfold and training goes on; after
+three more at a jitter of 1e-2 it stops and says which layer failed and at which parameter values.
 """
 
 from __future__ import annotations
@@ -31,15 +31,18 @@ def all_finite(*trees: PyTree) -> Bool[Array, ""]:
 
 
 def raised_jitter(jitter: Float[Array, ""], failures: Int[Array, ""]) -> tuple[Float[Array, ""], Int[Array, ""]]:
-    """Jitter and count after `failures` in a row; computed on the device, so that training need not wait for it."""
-    enough = failures >= PATIENCE
-    larger = jnp.minimum(10 * jitter, 10 * LARGEST_JITTER)
-    return jnp.where(enough, larger, jitter), jnp.where(enough, 0, failures)
+    """Jitter and count after `failures` in a row; computed on the device, so that training need not wait for it.
+
+    At the limit the count goes on: only there can it reach the patience.
+    """
+    raised = (failures >= PATIENCE) & (jitter < LARGEST_JITTER)
+    larger = jnp.minimum(10 * jnp.maximum(jitter, jnp.finfo(jitter.dtype).eps), LARGEST_JITTER)
+    return jnp.where(raised, larger, jitter), jnp.where(raised, 0, failures)
 
 
-def check_jitter(model: DeepGP) -> None:
-    """Stop when the jitter has grown past its limit."""
-    if float(model.jitter) <= LARGEST_JITTER:
+def check_failures(model: DeepGP, failures: Int[Array, ""]) -> None:
+    """Stop when steps fail although the jitter is as large as it may be."""
+    if int(failures) < PATIENCE:
         return
     raise TrainingError(
         f"no finite gradient even with a jitter of {float(model.jitter):.0e}; {_diagnosis(model)}; "

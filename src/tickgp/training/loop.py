@@ -14,24 +14,25 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, ArrayLike, Float, Int, PRNGKeyArray, Shaped
 
-from tickgp.gp.images import check_images, check_labels, to_pixels
-from tickgp.gp.likelihoods import AbstractClassification
+from tickgp.gp.images import check_inputs
 from tickgp.gp.models import DeepGP
 from tickgp.gp.objective import elbo
 from tickgp.gp.params import trainable
-from tickgp.training.failures import all_finite, check_jitter, raised_jitter
+from tickgp.training.failures import all_finite, check_failures, raised_jitter
 
 _ADAM = optax.scale_by_adam()
 
 
 class State(eqx.Module):
-    """All that a step changes; with it, training can be taken up again."""
+    """All that a step changes: from it, training goes on as if it had never stopped."""
 
     model: DeepGP
     adam: optax.OptState
     step: Int[Array, ""]
     failures: Int[Array, ""]
     """Steps in a row that gave no finite gradient and were not applied."""
+    sums: Float[Array, " 2"]
+    """Sum and number of the estimates of the ELBO since the last report."""
 
 
 @dataclass(frozen=True)
@@ -41,9 +42,9 @@ class Progress:
     state: State
     step: int
     elbo: float
-    """Mean of the minibatch estimates since the last event, each for the whole dataset; NaN if no step succeeded."""
+    """Mean of the minibatch estimates since the last report, each for the whole dataset; NaN if no step succeeded."""
     seconds: float
-    """Since training began, compilation included."""
+    """Since this call began, compilation included."""
 
 
 def inverse_decay(learning_rate: float = 0.01, steps: float = 5000.0) -> Callable[[int], float]:
@@ -55,41 +56,49 @@ def inverse_decay(learning_rate: float = 0.01, steps: float = 5000.0) -> Callabl
 
 
 def train(
-    model: DeepGP,
+    start: DeepGP | State,
     images: ArrayLike,
     labels: ArrayLike,
     *,
     steps: int,
     batch_size: int = 128,
-    learning_rate: Callable[[int], float] | None = None,
+    learning_rate: Callable[[int], float] | float | None = None,
     num_samples: int = 1,
     report_every: int = 100,
+    stop: Callable[[], bool] = lambda: False,
     key: PRNGKeyArray,
 ) -> Iterator[Progress]:
-    """Maximise the ELBO of `model` by Adam, and say every `report_every` steps and after the last where it stands.
+    """Maximise the ELBO by Adam, and say every `report_every` steps and at the end where it stands.
 
-    learning_rate: as a function of the step; `inverse_decay()` if None. num_samples: draws of the hidden layers for
-    each step. In an epoch no image is seen twice. A step without a finite gradient is not applied (see
-    `training.failures`).
+    start: a model, or the state in which training stopped; it goes on to `steps` in all. learning_rate: a number, or a
+    function of the step; `inverse_decay()` if None. num_samples: draws of the hidden layers for each step. stop: asked
+    after each step whether to end early. In an epoch no image is seen twice. A step without a finite gradient is not
+    applied (see `training.failures`).
     """
-    images = check_images(images)
-    if isinstance(model.likelihood, AbstractClassification):
-        labels = check_labels(labels, len(images), model.likelihood.num_classes)
-    if steps < 1 or batch_size < 1:
-        raise ValueError(f"{steps} steps with batches of {batch_size} were asked for; both must be at least 1")
+    state = start if isinstance(start, State) else initial_state(start)
+    images = check_inputs(images)
+    labels = state.model.likelihood.check(labels, len(images))
+    for name, number in {"steps": steps, "batch_size": batch_size, "num_samples": num_samples}.items():
+        if number < 1:
+            raise ValueError(f"{name} {number} was given; it must be at least 1")
     x, y = jnp.asarray(images), jnp.asarray(labels)
-    batch_size, rate = min(batch_size, len(x)), learning_rate or inverse_decay()
-    per_epoch = len(x) // batch_size
-    state, start, sums = _initial(model), time.monotonic(), jnp.zeros(2)
-    for i in range(steps):
-        if i % per_epoch == 0:
-            order = _shuffle(jax.random.fold_in(key, i), len(x))
-        state, sums = _step(state, sums, x, y, order, rate(i), key, batch_size=batch_size, num_samples=num_samples)
-        if (i + 1) % report_every == 0 or i + 1 == steps:
-            check_jitter(state.model)
-            total, count = (float(a) for a in sums)
-            yield Progress(state, i + 1, total / count if count else float("nan"), time.monotonic() - start)
-            sums = jnp.zeros(2)
+    batch_size, rate = min(batch_size, len(x)), _rate(learning_rate)
+    key_order, key_step = jax.random.split(key)
+    first, began, order = int(state.step), time.monotonic(), None
+    for i in range(first, steps):
+        epoch, place = divmod(i, len(x) // batch_size)
+        if order is None or place == 0:
+            order = _shuffle(jax.random.fold_in(key_order, epoch), len(x))
+        state = _step(state, x, y, order, rate(i), key_step, batch_size=batch_size, num_samples=num_samples)
+        ending = i + 1 == steps or stop()
+        if ending or (i + 1) % report_every == 0:
+            check_failures(state.model, state.failures)
+            total, count = (float(a) for a in state.sums)
+            if (i + 1) % report_every == 0:
+                state = eqx.tree_at(lambda s: s.sums, state, jnp.zeros(2))
+            yield Progress(state, i + 1, total / count if count else float("nan"), time.monotonic() - began)
+        if ending:
+            return
 
 
 def fit(
@@ -101,10 +110,17 @@ def fit(
     return model
 
 
-def _initial(model: DeepGP) -> State:
-    # A step gives the memory of the state it takes to the one it makes, so the caller's model must not share it.
+def initial_state(model: DeepGP) -> State:
+    """Before the first step. Its arrays are its own: a step gives the memory of the state it takes to the next."""
     model = jax.tree.map(jnp.copy, model)
-    return State(model, _ADAM.init(eqx.filter(model, trainable(model))), jnp.zeros((), int), jnp.zeros((), int))
+    zero = lambda: jnp.zeros((), int)
+    return State(model, _ADAM.init(eqx.filter(model, trainable(model))), zero(), zero(), jnp.zeros(2))
+
+
+def _rate(learning_rate: Callable[[int], float] | float | None) -> Callable[[int], float]:
+    if learning_rate is None:
+        return inverse_decay()
+    return learning_rate if callable(learning_rate) else lambda t: learning_rate
 
 
 @functools.partial(jax.jit, static_argnames="num")
@@ -112,11 +128,10 @@ def _shuffle(key: PRNGKeyArray, num: int) -> Int[Array, " num"]:
     return jax.random.permutation(key, num)
 
 
-@functools.partial(jax.jit, static_argnames=("batch_size", "num_samples"), donate_argnames=("state", "sums"))
+@functools.partial(jax.jit, static_argnames=("batch_size", "num_samples"), donate_argnames="state")
 def _step(
     state: State,
-    sums: Float[Array, " 2"],
-    images: Shaped[Array, "N H W C"],
+    images: Shaped[Array, "N ..."],
     labels: Shaped[Array, "N ..."],
     order: Int[Array, " N"],
     learning_rate: Float[Array, ""] | float,
@@ -124,25 +139,25 @@ def _step(
     *,
     batch_size: int,
     num_samples: int,
-) -> tuple[State, Float[Array, " 2"]]:
-    """One step of Adam on the next batch of `order`. `sums` adds up the estimates of the ELBO, and counts them."""
+) -> State:
+    """One step of Adam on the next batch of `order`."""
     first = state.step % (len(order) // batch_size) * batch_size
     batch = jax.lax.dynamic_slice_in_dim(order, first, batch_size)
     parameters, constants = eqx.partition(state.model, trainable(state.model))
 
     def loss(parameters: DeepGP) -> Float[Array, ""]:
         model = eqx.combine(parameters, constants)
-        x, step_key = to_pixels(images[batch]), jax.random.fold_in(key, state.step)
-        return -elbo(model, x, labels[batch], len(images), key=step_key, num_samples=num_samples)
+        step_key = jax.random.fold_in(key, state.step)
+        return -elbo(model, images[batch], labels[batch], len(images), key=step_key, num_samples=num_samples)
 
     value, gradient = jax.value_and_grad(loss)(parameters)
     direction, adam = _ADAM.update(gradient, state.adam)
     moved = jax.tree.map(lambda p, d: p - learning_rate * d, parameters, direction)
-    finite = all_finite(value, gradient)
+    finite = all_finite(value, moved, adam)
     parameters, adam = jax.tree.map(
         lambda new, old: jnp.where(finite, new, old), (moved, adam), (parameters, state.adam)
     )
     jitter, failures = raised_jitter(state.model.jitter, jnp.where(finite, 0, state.failures + 1))
     model = eqx.tree_at(lambda m: m.jitter, eqx.combine(parameters, constants), jitter)
     seen = jnp.stack([jnp.where(finite, -value, 0), finite.astype(float)])
-    return State(model, adam, state.step + 1, failures), sums + seen
+    return State(model, adam, state.step + 1, failures, state.sums + seen)

@@ -1,0 +1,45 @@
+"""What a reader returns, and the checks that every reader makes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+Labelled = tuple[np.ndarray, np.ndarray]
+"""Images (N, H, W, C), and a label from 0 to K − 1 for each."""
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What a source holds: images to train on, images to test on (None: it has no split), and what was noticed."""
+
+    train: Labelled
+    test: Labelled | None
+    class_names: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+
+    def map_images(self, change: Callable[[np.ndarray], np.ndarray]) -> Contents:
+        """The same, with `change` made to all images."""
+        train, test = (change(self.train[0]), self.train[1]), self.test
+        return replace(self, train=train, test=test and (change(test[0]), test[1]))
+
+
+def damaged(path: Path, found: str, expected: str) -> ValueError:
+    """The error of a file that is not what it should be: what was found, what is expected, what to do."""
+    return ValueError(
+        f"{path}: {found}; expected {expected}. The file is damaged or of another kind: replace it by the published one"
+    )
+
+
+def check_labels(labels: np.ndarray, num_images: int, num_classes: int, path: Path) -> np.ndarray:
+    """`labels` as int64, when there is one from 0 to K − 1 for each image, and at least one image."""
+    if len(labels) != num_images:
+        raise damaged(path, f"{len(labels)} labels for {num_images} images", "one label for each image")
+    if not len(labels):
+        raise damaged(path, "no images at all", "at least one")
+    if labels.min() < 0 or labels.max() >= num_classes:
+        raise damaged(path, f"labels from {labels.min()} to {labels.max()}", f"labels from 0 to {num_classes - 1}")
+    return labels.astype(np.int64)

@@ -1,0 +1,71 @@
+"""Where the publishers' files are: in the user's data folder, or in the cache, which fills itself."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from tickgp.data.download import download, is_whole
+from tickgp.data.publishers import Source
+
+VARIABLE = "TICKGP_DATA"
+
+
+class DatasetUnavailableError(ValueError):
+    """Files of a dataset are not on this machine, and could not be downloaded."""
+
+
+def cache_folder() -> Path:
+    """The user's cache folder of this package."""
+    import pooch
+
+    return Path(pooch.os_cache("tickgp"))
+
+
+def data_folders(data_dir: Path | None) -> list[Path]:
+    """The user's own data folders, in the order in which they are searched: `data_dir`, then $TICKGP_DATA."""
+    named = [("the data folder", data_dir), (f"${VARIABLE}", os.environ.get(VARIABLE))]
+    folders = [(who, Path(folder).expanduser()) for who, folder in named if folder]
+    for who, folder in folders:
+        if not folder.is_dir():
+            raise ValueError(f"{who} is {folder}, which is not a folder; make it, or name another")
+    return [folder for _, folder in folders]
+
+
+def find_files(source: Source, data_dir: Path | None = None) -> list[Path]:
+    """Every file of `source`, in its order: from `data_dir`, else $TICKGP_DATA, else the cache, else downloaded there.
+
+    Files of the cache are checked by sha256, and downloaded again if wrong; files in a user's own folder are trusted.
+    """
+    folders, cache = data_folders(data_dir), cache_folder()
+    found = {name: _in_folders(name, folders) for name in source.files}
+    missing = [name for name, path in found.items() if not (path or is_whole(cache / name, source.files[name]))]
+    if missing:
+        _download(source, missing, [*folders, cache])
+    return [path or cache / name for name, path in found.items()]
+
+
+def _in_folders(name: str, folders: list[Path]) -> Path | None:
+    """The first file of that name, packed or unpacked."""
+    paths = [folder / form for folder in folders for form in (name, name.removesuffix(".gz"))]
+    return next(filter(Path.is_file, paths), None)
+
+
+def _download(source: Source, missing: list[str], folders: list[Path]) -> None:
+    try:
+        download(source, missing, folders[-1])
+    except (OSError, ValueError) as error:
+        raise DatasetUnavailableError(
+            f"{', '.join(missing)}: not in {' or '.join(map(str, folders))}, and the download failed "
+            f"({_reason(error, source)}). Connect and run again, or put the files into a folder, under these paths, "
+            f"and name that folder by --data-dir or ${VARIABLE}"
+        ) from error
+
+
+def _reason(error: Exception, source: Source) -> str:
+    """Errors of a connection print a page of nested causes: their kind, and the address, is enough."""
+    import requests
+
+    if isinstance(error, requests.RequestException) and not isinstance(error, requests.HTTPError):
+        return f"{type(error).__name__} at {source.url}"
+    return str(error)

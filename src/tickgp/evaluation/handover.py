@@ -1,0 +1,179 @@
+"""Hand over to a person or not: a threshold on the confidence that keeps the error of what is kept below a limit."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+from numpy.typing import ArrayLike
+
+
+@dataclass(frozen=True)
+class Threshold:
+    """Keep an image when its confidence is at least `threshold`; hand it over otherwise."""
+
+    threshold: float
+    max_error: float
+    """What the true error of the kept images stays below, ..."""
+    level: float
+    """... with this confidence."""
+    kept: float
+    """Share of the held-out images that is kept."""
+    held_out: int
+    """Number of held-out images the threshold was chosen on."""
+    errors: int
+    """Wrong ones among the kept."""
+    bound: float
+    """Upper confidence bound of the error of the kept images; at most `max_error`."""
+
+
+def hand_over(confidence: ArrayLike, threshold: float) -> Bool[np.ndarray, " N"]:
+    """Whether a person should look at each image: confidence < threshold."""
+    if math.isnan(threshold):
+        raise ValueError("the threshold is NaN, which would keep every image; give one found by choose_threshold")
+    return _check_confidence(confidence) < threshold
+
+
+def choose_threshold(confidence: ArrayLike, right: ArrayLike, *, max_error: float, level: float = 0.95) -> Threshold:
+    """The lowest threshold t at which error(t) = P(wrong | confidence ≥ t) < `max_error`, with confidence `level`.
+
+    `confidence` (N,) and `right` (N,) are of held-out images: drawn as those to come, and used for no other choice.
+
+    A threshold passes when the exact binomial (Clopper-Pearson) upper bound of its error, at level 1 − δ, is at most
+    `max_error`. Thresholds are tried in a fixed sequence: from the one that keeps the m most confident images down
+    through all lower confidences, until the first that does not pass. Several starts m are used, each doubling the one
+    before, so that one early mistake does not decide; they share the risk, δ = (1 − level) / number of starts. The
+    starts depend on N, `max_error` and `level` alone, and the first is the least m that can pass.
+
+    Why the guarantee holds although many thresholds are tried: let t* be the highest threshold with error(t*) ≥
+    `max_error`. Nothing about t* is random, so the bound at t* is at most `max_error` with probability at most δ. To
+    end at or below t* a sequence must pass at t*: the images kept there are kept by one of the thresholds it tries.
+    A sequence that starts below t* has only images of error `max_error` or more to add to those above t*, and is even
+    less likely to pass. A union over the starts gives 1 − level in all. This takes for granted that error(t) does not
+    fall when the threshold is lowered, in truth and not in the sample: that confidence means something.
+    """
+    c, wrong = _check_held_out(confidence, right)
+    _check_limits(max_error, level)
+    needed = images_needed(max_error, level)
+    if len(c) < needed:
+        raise ValueError(
+            f"{len(c)} held-out images cannot show an error below {max_error:g} with confidence {level:g}, even when "
+            f"all are right; at least {needed} are needed: hold out more images, or allow a larger error"
+        )
+    found = _lowest(_Steps.of(c, wrong), max_error, level)
+    if found is None:
+        raise ValueError(_best_instead(_Steps.of(c, wrong), max_error, level))
+    return found
+
+
+def images_needed(max_error: float, level: float = 0.95) -> int:
+    """The least n with (1 − max_error)ⁿ ≤ 1 − level: held-out images that suffice when none of them is wrong."""
+    _check_limits(max_error, level)
+    return math.ceil(math.log(1 - level) / math.log1p(-max_error))
+
+
+def upper_bound(errors: int | np.ndarray, n: int | np.ndarray, level: float = 0.95) -> np.ndarray:
+    """Clopper-Pearson: the largest error rate e with P(Binomial(n, e) ≤ errors) ≥ 1 − level.
+
+    It is the `level` quantile of Beta(errors + 1, n − errors), and 1 when all are wrong.
+    """
+    from scipy.special import betaincinv  # type: ignore[import-untyped]
+
+    errors, n = np.asarray(errors), np.asarray(n)
+    return np.where(errors < n, betaincinv(errors + 1, np.maximum(n - errors, 1), level), 1.0)
+
+
+@dataclass(frozen=True)
+class _Steps:
+    """The thresholds that can be told apart on the held-out images, highest first, with what each of them keeps."""
+
+    threshold: Float[np.ndarray, " T"]
+    kept: Int[np.ndarray, " T"]
+    errors: Int[np.ndarray, " T"]
+
+    @classmethod
+    def of(cls, confidence: Float[np.ndarray, " N"], wrong: Bool[np.ndarray, " N"]) -> _Steps:
+        order = np.argsort(-confidence)
+        last = np.flatnonzero(np.diff(confidence[order], append=-np.inf))
+        return cls(confidence[order][last], last + 1, np.cumsum(wrong[order])[last])
+
+
+def _lowest(steps: _Steps, max_error: float, level: float) -> Threshold | None:
+    N = int(steps.kept[-1])
+    starts, risk = _starts(N, max_error, level)
+    bound = upper_bound(steps.errors, steps.kept, 1 - risk)
+    passed = bound <= max_error
+    ends = [_last_in_row(passed, int(i)) for i in np.searchsorted(steps.kept, starts) if passed[i]]
+    if not ends:
+        return None
+    end = max(ends)
+    return Threshold(
+        threshold=float(steps.threshold[end]),
+        max_error=max_error,
+        level=level,
+        kept=int(steps.kept[end]) / N,
+        held_out=N,
+        errors=int(steps.errors[end]),
+        bound=float(bound[end]),
+    )
+
+
+def _starts(N: int, max_error: float, level: float) -> tuple[list[int], float]:
+    """Numbers kept m, 2m, 4m, ... ≤ N to start from, as many as fit, and the risk δ of each, at which m can pass."""
+    fits = lambda count: images_needed(max_error, 1 - (1 - level) / count) * 2 ** (count - 1) <= N
+    count = 1
+    while fits(count + 1):
+        count += 1
+    risk = (1 - level) / count
+    return [images_needed(max_error, 1 - risk) * 2**i for i in range(count)], risk
+
+
+def _last_in_row(passed: Bool[np.ndarray, " T"], start: int) -> int:
+    """The last threshold of the unbroken row of those that pass, from `start` on."""
+    return start + int(np.argmin(np.append(passed[start:], False))) - 1
+
+
+def _best_instead(steps: _Steps, max_error: float, level: float) -> str:
+    """What to say when no threshold passes: the least larger error, in steps of a tenth, that this data can promise."""
+    N, errors = int(steps.kept[-1]), int(steps.errors[-1])
+    said = f"no threshold keeps the error below {max_error:g} with confidence {level:g} on {N} held-out images"
+    larger = (float(f"{max_error * 1.1**i:.2g}") for i in range(1, 200))
+    for limit in (limit for limit in larger if max_error < limit < 1):
+        if (found := _lowest(steps, limit, level)) is not None:
+            return (
+                f"{said}; the best that can be had is an error below {limit:g}, keeping {100 * found.kept:.0f} % of "
+                "the images: allow that, hold out more images, or improve the model"
+            )
+    return (
+        f"{said}, nor below any larger error ({errors} of them are wrong): hold out more images, or improve the model"
+    )
+
+
+def _check_limits(max_error: float, level: float) -> None:
+    if not 0 < max_error < 1:
+        raise ValueError(f"max_error is {max_error}; give a share between 0 and 1, such as 0.01 for one in a hundred")
+    if not 0 < level < 1:
+        raise ValueError(f"level is {level}; give a confidence between 0 and 1, such as 0.95")
+
+
+def _check_held_out(confidence: ArrayLike, right: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
+    c, r = _check_confidence(confidence), np.asarray(right)
+    if r.shape != c.shape:
+        raise ValueError(f"`right` has shape {r.shape}; give true or false for each of the {len(c)} confidences")
+    if not np.isin(r, (0, 1)).all():
+        raise ValueError(f"`right` has type {r.dtype} and other values than true and false; give label == predicted")
+    return c, ~r.astype(bool)
+
+
+def _check_confidence(confidence: ArrayLike) -> Float[np.ndarray, " N"]:
+    c = np.asarray(confidence, dtype=float)
+    if c.ndim != 1:
+        raise ValueError(f"confidence has shape {c.shape}; give one number for each image: probabilities.max(axis=1)")
+    if not ((c >= 0) & (c <= 1 + 1e-3)).all():
+        bad = int((~((c >= 0) & (c <= 1 + 1e-3))).sum())
+        raise ValueError(
+            f"{bad} of {len(c)} confidences are NaN or outside [0, 1]; give the largest probability of each image"
+        )
+    return c

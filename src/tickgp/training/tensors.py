@@ -1,0 +1,79 @@
+"""Trees of arrays on disk: safetensors files that are whole or not there, each tensor named by its path in the tree."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save
+
+Tree = TypeVar("Tree")
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """`content` in the file `path`; whatever happens meanwhile, the file is the old one or the new one."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with temporary.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def save_tree(path: Path, tree: Tree, metadata: Mapping[str, str] | None = None) -> None:
+    """Every array of `tree`, and a few words beside them."""
+    arrays = _named(tree)
+    words = {**(metadata or {}), "sha256": _digest(arrays)}
+    write_whole(path, save(arrays, metadata=words))
+
+
+def load_tree(path: Path, like: Tree) -> Tree:
+    """The tree in the file `path`, which must have the arrays of `like`: the same names, shapes and types."""
+    arrays, words = read_arrays(path)
+    if words.get("sha256") != _digest(arrays):
+        raise ValueError(f"{path} is damaged: its content is not what was written; use another copy")
+    named = _named(like)
+    wrong = sorted(set(named) ^ set(arrays)) or [
+        name for name, a in named.items() if (a.shape, a.dtype) != (arrays[name].shape, arrays[name].dtype)
+    ]
+    if wrong:
+        raise ValueError(f"{path} does not fit its model at {', '.join(wrong[:3])}; was it made by another version?")
+    paths, structure = jax.tree_util.tree_flatten_with_path(like)
+    return jax.tree.unflatten(structure, [jnp.asarray(arrays[_name(keys)]) for keys, _ in paths])
+
+
+def read_arrays(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
+    """All tensors of a safetensors file by name, and the words beside them."""
+    try:
+        with safe_open(path, framework="numpy") as file:
+            return {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}  # noqa: SIM118
+    except SafetensorError as error:
+        raise ValueError(f"{path} is no complete safetensors file ({error}); use another copy") from None
+
+
+def _named(tree: Tree) -> dict[str, np.ndarray]:
+    # safetensors writes the memory as it lies: an array that is a view of another order would be saved wrong.
+    leaves = jax.tree_util.tree_leaves_with_path(tree)
+    return {_name(keys): np.ascontiguousarray(leaf).reshape(np.shape(leaf)) for keys, leaf in leaves}
+
+
+def _name(path: tuple[Any, ...]) -> str:
+    return jax.tree_util.keystr(path, simple=True, separator=".")
+
+
+def _digest(arrays: Mapping[str, np.ndarray]) -> str:
+    total = hashlib.sha256()
+    for name in sorted(arrays):
+        total.update(f"{name} {arrays[name].dtype} {arrays[name].shape} ".encode())
+        total.update(arrays[name].tobytes())
+    return total.hexdigest()

@@ -1,0 +1,69 @@
+"""Settings as TOML: a section for each part of `Config`; what is not given keeps its default."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import cattrs
+import tomli_w
+
+from tickgp.training.config import Config
+
+
+def parse_config(text: str, source: str) -> Config:
+    """The settings that `text` gives; unknown keys, wrong types and wrong choices are refused by name."""
+    try:
+        return _converter().structure(tomllib.loads(text), Config)
+    except tomllib.TOMLDecodeError as error:
+        raise ValueError(f"{source} is not TOML: {error}") from None
+    except cattrs.BaseValidationError as error:
+        reasons = "; ".join(cattrs.transform_error(error, format_exception=_reason))
+        raise ValueError(
+            f"{source} has settings that are not allowed: {reasons}; `tickgp train --help` lists all"
+        ) from None
+
+
+def read_config(path: Path) -> Config:
+    """The settings in the file `path`."""
+    if not path.is_file():
+        raise ValueError(f"there is no settings file {path}; give --config a TOML file")
+    return parse_config(path.read_text(), str(path))
+
+
+def format_config(config: Config) -> str:
+    """The settings as TOML; a setting that is None is left out."""
+    sections = _converter().unstructure(config)
+    return tomli_w.dumps({name: _given(value) for name, value in sections.items()})
+
+
+def _given(value: Any) -> Any:
+    return {k: v for k, v in value.items() if v is not None} if isinstance(value, dict) else value
+
+
+def _converter() -> cattrs.Converter:
+    converter = cattrs.Converter(forbid_extra_keys=True)
+    for kind, allowed in {int: int, float: int | float, bool: bool, str: str}.items():
+        converter.register_structure_hook(kind, _strict(kind, allowed))
+    converter.register_structure_hook(Path, lambda value, _: Path(value))
+    converter.register_unstructure_hook(Path, str)
+    return converter
+
+
+def _strict(kind: type, allowed: Any) -> Callable[[Any, Any], Any]:
+    """Takes what TOML says is of this kind: no 1.5 for a whole number, no "yes" for true."""
+
+    def structure(value: Any, _: Any) -> Any:
+        if not isinstance(value, allowed) or (isinstance(value, bool) and kind is not bool):
+            raise TypeError(f"{value!r} is not of type {kind.__name__}")
+        return kind(value)
+
+    return structure
+
+
+def _reason(error: BaseException, kind: Any) -> str:
+    if isinstance(error, cattrs.errors.ForbiddenExtraKeysError):
+        return f"no setting is called {', '.join(sorted(error.extra_fields))}"
+    return str(error)

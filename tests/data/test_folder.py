@@ -1,0 +1,154 @@
+"""Folders of images: which files count, in which order, and what is said of those that cannot."""
+
+import numpy as np
+import pytest
+from PIL import Image
+from written import put, random_bytes
+
+from tickgp.data.folder import read_folder
+
+
+def picture(path, level=0, size=(4, 4)):
+    """A picture of one grey level, or of one colour."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.new("RGB" if isinstance(level, tuple) else "L", size[::-1], level).save(path)
+
+
+@pytest.fixture
+def pets(tmp_path):
+    """cat: levels 10, 11, 12; dog: 20, 21. Written against the order of their names."""
+    for name, level in (("dog/b.png", 21), ("dog/a.png", 20), ("cat/3.png", 12), ("cat/10.png", 10), ("cat/2.png", 11)):
+        picture(tmp_path / name, level)
+    return tmp_path
+
+
+def test_classes_and_files_by_name(pets):
+    contents = read_folder(pets)
+    images, labels = contents.train
+    assert contents.class_names == ("cat", "dog")
+    assert contents.test is None
+    assert contents.notes == ()
+    assert images.dtype == np.uint8
+    assert images.shape == (5, 4, 4, 1)
+    assert images[:, 0, 0, 0].tolist() == [10, 11, 12, 20, 21]
+    assert labels.tolist() == [0, 0, 0, 1, 1]
+
+
+def test_what_is_passed_over(pets):
+    for name in (".DS_Store", "cat/.hidden.png", "cat/Thumbs.db", "dog/notes.TXT", "labels.csv", ".git/config"):
+        put(pets / name, b"nothing")
+    assert len(read_folder(pets).train[0]) == 5
+
+
+def test_links_are_followed(pets):
+    (pets / "wolf").symlink_to(pets / "dog", target_is_directory=True)
+    (pets / "cat" / "linked.png").symlink_to(pets / "dog" / "a.png")
+    assert read_folder(pets).train[1].tolist() == [0, 0, 0, 0, 1, 1, 2, 2]
+
+
+def test_one_colour_picture_makes_all_colour(pets):
+    picture(pets / "dog" / "c.png", (1, 2, 3))
+    images, _ = read_folder(pets).train
+    assert images.shape == (6, 4, 4, 3)
+    assert images[0, 0, 0].tolist() == [10, 10, 10]
+    assert images[5, 0, 0].tolist() == [1, 2, 3]
+
+
+def test_train_and_test(pets, tmp_path_factory):
+    root = tmp_path_factory.mktemp("both")
+    (root / "train").symlink_to(pets)
+    picture(root / "test" / "dog" / "a.png", (9, 8, 7))
+    picture(root / "test" / "cat" / "a.png", 30)
+    contents = read_folder(root)
+    assert contents.train[0].shape == (5, 4, 4, 3)
+    assert contents.test[0].shape == (2, 4, 4, 3)
+    assert contents.test[1].tolist() == [0, 1]
+
+
+def test_a_class_without_test_images_is_noted(pets, tmp_path_factory):
+    root = tmp_path_factory.mktemp("both")
+    (root / "train").symlink_to(pets)
+    picture(root / "test" / "dog" / "a.png")
+    picture(root / "test" / "dog" / "b.png")
+    contents = read_folder(root)
+    assert contents.test[1].tolist() == [1, 1]
+    assert contents.notes == ("class 'cat' has no test images",)
+
+
+def test_a_class_that_train_lacks(pets, tmp_path_factory):
+    root = tmp_path_factory.mktemp("both")
+    (root / "train").symlink_to(pets)
+    picture(root / "test" / "dog" / "a.png")
+    picture(root / "test" / "emu" / "a.png")
+    with pytest.raises(ValueError, match=r"emu is a class that .*train lacks"):
+        read_folder(root)
+
+
+def test_trains_and_tests_can_be_classes(tmp_path):
+    picture(tmp_path / "train" / "a.png")
+    picture(tmp_path / "test" / "a.png")
+    assert read_folder(tmp_path).class_names == ("test", "train")
+
+
+def test_different_sizes_need_a_choice(pets):
+    picture(pets / "dog" / "wide.png", 5, size=(6, 90))
+    with pytest.raises(ValueError, match=r"2 sizes, among them 4×4 and 6×90 .*--image-size 4 "):
+        read_folder(pets)
+    assert read_folder(pets, image_size=(3, 2)).train[0].shape == (6, 3, 2, 1)
+
+
+def test_an_unreadable_image_is_named(pets):
+    put(pets / "cat" / "5.jpg", b"no image")
+    with pytest.raises(ValueError, match=r"cat/5\.jpg cannot be read .* --skip-bad-images"):
+        read_folder(pets)
+
+
+def test_unreadable_images_are_left_out_and_counted(pets):
+    put(pets / "cat" / "5.jpg", b"no image")
+    put(pets / "dog" / "half.png", (pets / "dog" / "a.png").read_bytes()[:40])
+    contents = read_folder(pets, skip_bad_images=True)
+    assert len(contents.train[0]) == 5
+    (note,) = contents.notes
+    assert note.startswith("2 of 7 images could not be read and were left out: ")
+    assert "5.jpg" in note
+    assert "half.png" in note
+
+
+def test_a_class_of_bad_images_only(pets):
+    put(pets / "emu" / "a.png", b"")
+    with pytest.raises(ValueError, match=r"none of the 1 images in .*emu can be read"):
+        read_folder(pets, skip_bad_images=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("emu/.keep", "emu has no images; add some, or remove the folder"),
+        ("emu/notes.txt", "emu has no images"),
+        ("stray.png", r"stray\.png lies beside the class folders"),
+        ("cat/old/a.png", "cat/old is a folder inside of what should be one class"),
+    ],
+)
+def test_misplaced_files_are_named(pets, name, words):
+    put(pets / name, random_bytes(3).tobytes())
+    with pytest.raises(ValueError, match=words):
+        read_folder(pets)
+
+
+def test_train_validation_and_test_are_refused(tmp_path):
+    for part in ("train", "val", "test"):
+        for name in ("cat", "dog"):
+            picture(tmp_path / part / name / "a.png")
+    with pytest.raises(ValueError, match=r"test/cat is a folder inside .* train/ and test/"):
+        read_folder(tmp_path)
+
+
+def test_one_class_is_not_enough(tmp_path):
+    picture(tmp_path / "cat" / "a.png")
+    with pytest.raises(ValueError, match="has 1 class folders; at least 2"):
+        read_folder(tmp_path)
+
+
+def test_no_folder(tmp_path):
+    with pytest.raises(ValueError, match="there is no such folder"):
+        read_folder(tmp_path / "nothing")

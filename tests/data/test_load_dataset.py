@@ -1,0 +1,168 @@
+"""Datasets by their names."""
+
+import subprocess
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from PIL import Image
+from sklearn.datasets import load_digits
+from sklearn.model_selection import train_test_split
+from written import cifar, idx, mnist_folder, put, random_bytes, semeion
+
+from tickgp.data.dataset import Split, load_dataset
+from tickgp.data.pixels import to_grey
+
+
+def test_import_loads_nothing_heavy():
+    heavy = ("jax", "matplotlib", "sklearn", "PIL", "pooch", "requests")
+    check = f"import sys, tickgp.data.dataset; print([m for m in {heavy} if m in sys.modules])"
+    result = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "[]"
+
+
+def test_digits_are_split_as_ever():
+    digits, data = load_digits(), load_dataset("digits", test_share=0.5, seed=7)
+    expected = train_test_split(digits.images, digits.target, test_size=0.2, stratify=digits.target, random_state=0)
+    found = (16 * data.train.images[..., 0], 16 * data.test.images[..., 0], data.train.labels, data.test.labels)
+    for ours, theirs in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    assert data.train.images.dtype == np.float32
+    assert data.notes == ()
+
+
+@pytest.mark.parametrize("name", ["mnist", "fashion-mnist"])
+def test_idx_datasets(tmp_path, name):
+    data = load_dataset(name, data_dir=mnist_folder(tmp_path, name))
+    assert data.train.images.shape == (20, 28, 28, 1)
+    assert data.test.labels.tolist() == list(range(10))
+    assert len(data.class_names) == 10
+    assert data.notes == (f"{name} has 20 + 10 images here; the published one has 60000 + 10000",)
+
+
+def test_a_mixed_up_file_is_named(tmp_path):
+    put(mnist_folder(tmp_path) / "mnist" / "t10k-images-idx3-ubyte.gz", idx(random_bytes(9, 28, 28)))
+    with pytest.raises(ValueError, match=r"t10k-labels-idx1-ubyte\.gz: 10 labels for 9 images"):
+        load_dataset("mnist", data_dir=tmp_path)
+
+
+@pytest.fixture
+def cifar_folder(tmp_path):
+    for number, name in enumerate(["data_batch_1", "data_batch_2", "data_batch_3", "data_batch_4", "data_batch_5"]):
+        batch = cifar(random_bytes(2, 32, 32, 3, seed=number), [number, 5 + number])
+        put(tmp_path / "cifar-10-batches-bin" / f"{name}.bin", batch)
+    put(tmp_path / "cifar-10-batches-bin" / "test_batch.bin", cifar(random_bytes(1, 32, 32, 3, seed=9), [3]))
+    return tmp_path
+
+
+def test_cifar(cifar_folder):
+    data = load_dataset("cifar10", data_dir=cifar_folder)
+    assert data.train.labels.tolist() == [0, 5, 1, 6, 2, 7, 3, 8, 4, 9]
+    np.testing.assert_array_equal(data.train.images[2:4], random_bytes(2, 32, 32, 3, seed=1))
+    np.testing.assert_array_equal(data.test.images, random_bytes(1, 32, 32, 3, seed=9))
+
+
+def test_grey_cifar(cifar_folder):
+    colour, grey = (load_dataset(name, data_dir=cifar_folder) for name in ("cifar10", "cifar10-grey"))
+    np.testing.assert_array_equal(grey.train.images, to_grey(colour.train.images))
+    np.testing.assert_array_equal(grey.test.images, to_grey(colour.test.images))
+    again = load_dataset("cifar10", data_dir=cifar_folder, grey=True)
+    assert again.sha256() == grey.sha256() != colour.sha256()
+
+
+@pytest.fixture
+def semeion_folder(tmp_path):
+    images = np.random.default_rng(0).integers(0, 2, (30, 16, 16))
+    put(tmp_path / "semeion" / "semeion.data", semeion(images, np.arange(30) % 10).encode())
+    return tmp_path
+
+
+def test_semeion_is_split(semeion_folder):
+    data = load_dataset("semeion", data_dir=semeion_folder)
+    assert (len(data.train), len(data.test)) == (20, 10)
+    assert data.train.images.shape[1:] == (16, 16, 1)
+
+
+def test_semeion_for_a_model_of_mnist(semeion_folder):
+    small = load_dataset("semeion", data_dir=semeion_folder, test_share=1.0)
+    data = load_dataset("semeion", data_dir=semeion_folder, test_share=1.0, like=(28, 28, 1))
+    assert len(data.train) == 0
+    assert data.sha256() != small.sha256()
+    assert data.test.images.shape == (30, 28, 28, 1)
+    np.testing.assert_array_equal(data.test.images[:, 6:22, 6:22], small.test.images)
+    assert data.test.images.sum(dtype=int) == small.test.images.sum(dtype=int)
+    assert data.notes[-1] == "images of 16×16×1 were fitted to the model's 28×28×1"
+
+
+def test_too_large_for_the_model(tmp_path):
+    with pytest.raises(ValueError, match="images of 28×28 do not fit a model for 8×8"):
+        load_dataset("mnist", data_dir=mnist_folder(tmp_path), like=(8, 8, 1))
+
+
+@pytest.fixture
+def folder(tmp_path):
+    for name, count in (("many", 9), ("few", 3)):
+        (tmp_path / name).mkdir()
+        for number in range(count):
+            Image.fromarray(random_bytes(6, 8, 3, seed=number)).save(tmp_path / name / f"{number}.png")
+    return tmp_path
+
+
+def test_folder(folder):
+    data = load_dataset(f"folder:{folder}")
+    assert data.class_names == ("few", "many")
+    assert np.bincount(data.train.labels).tolist() == [2, 7]
+    assert np.bincount(data.test.labels).tolist() == [1, 2]
+    assert data.notes[0].startswith("the classes are uneven: 2 training images of 'few', 7 of 'many'")
+
+
+@pytest.mark.parametrize(
+    ("options", "shape"),
+    [
+        ({}, (6, 8, 3)),
+        ({"grey": True}, (6, 8, 1)),
+        ({"image_size": 4}, (4, 4, 3)),
+        ({"image_size": (3, 5)}, (3, 5, 3)),
+        ({"like": (5, 5, 1)}, (5, 5, 1)),
+        ({"like": (9, 9, 3)}, (9, 9, 3)),
+    ],
+)
+def test_shapes_of_a_folder(folder, options, shape):
+    assert load_dataset(f"folder:{folder}", **options).test.images.shape[1:] == shape
+
+
+def test_npz(tmp_path):
+    np.savez(tmp_path / "mine.npz", x=random_bytes(20, 5, 5), y=np.arange(20) % 2)
+    data = load_dataset(f"npz:{tmp_path / 'mine.npz'}", test_share=0.3)
+    assert data.train.images.shape == (14, 5, 5, 1)
+    assert data.test.images.shape == (6, 5, 5, 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "words"),
+    [
+        ("nothing", {}, "no dataset 'nothing'; choose one of: digits, mnist, .* folder:PATH, npz:FILE"),
+        ("digits", {"image_size": 4}, "only folder:PATH is resized"),
+        ("folder:.", {"image_size": 0}, "image size 0×0; give"),
+        ("folder:/nowhere", {}, "no such folder"),
+        ("folder:", {}, "folder: names no path"),
+        ("npz:", {}, "npz: names no path"),
+        ("mnist", {}, r"mnist/train-images-idx3-ubyte\.gz, .*\$TICKGP_DATA"),
+    ],
+)
+def test_wrong_use(name, options, words):
+    with pytest.raises(ValueError, match=words):
+        load_dataset(name, **options)
+
+
+def test_sha256_is_of_the_contents():
+    data = load_dataset("digits")
+    digest = data.sha256()
+    # Computed once, and the same on every machine.
+    assert digest == "3ec4c6d3c822704e20ba90ee1d858b34f06e3a7e1480279b90c342055976d9fa"
+    assert replace(data, name="other").sha256() == digest
+    swapped = np.asarray(data.train.images, order="F").astype(">f4")
+    assert replace(data, train=Split(swapped, data.train.labels)).sha256() == digest
+    assert replace(data, train=Split(data.train.images, data.train.labels[::-1])).sha256() != digest
+    assert replace(data, class_names=tuple("abcdefghij")).sha256() != digest

@@ -1,0 +1,54 @@
+"""Images set aside: some of each class, the same ones each time."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tickgp.data.splits import stratified_split, unevenness
+
+NAMES = "abcd"
+
+
+@settings(deadline=None)
+@given(
+    counts=st.lists(st.integers(2, 40), min_size=1, max_size=4), share=st.floats(0.01, 0.99), seed=st.integers(0, 99)
+)
+def test_every_class_is_on_both_sides(counts, share, seed):
+    labels = np.random.default_rng(seed).permutation(np.repeat(np.arange(len(counts)), counts))
+    kept, aside = stratified_split(labels, share, seed, NAMES)
+    np.testing.assert_array_equal(np.sort(np.concatenate([kept, aside])), np.arange(len(labels)))
+    for label, count in enumerate(counts):
+        held = int((labels[aside] == label).sum())
+        assert 1 <= held <= count - 1
+        assert abs(held - share * count) <= 1
+
+
+def test_the_seed_decides():
+    labels = np.repeat(np.arange(3), 20)
+    first, again, other = (stratified_split(labels, 0.2, seed, NAMES)[1].tolist() for seed in (0, 0, 1))
+    assert first == again != other
+
+
+def test_everything_can_be_set_aside():
+    kept, aside = stratified_split(np.array([0, 1, 1]), 1.0, 0, NAMES)
+    assert kept.tolist() == []
+    assert aside.tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize("share", [0.0, -0.1, 1.5, float("nan")])
+def test_impossible_shares(share):
+    with pytest.raises(ValueError, match="above 0 and at most 1"):
+        stratified_split(np.array([0, 0]), share, 0, NAMES)
+
+
+def test_a_class_of_one():
+    with pytest.raises(ValueError, match=r"class 'b' has 1 image; .* at least 2"):
+        stratified_split(np.array([0, 0, 1]), 0.2, 0, NAMES)
+
+
+def test_unevenness_is_said():
+    assert unevenness(np.repeat([0, 1], [3, 8]), "ab") == ()
+    assert unevenness(np.zeros(0, int), "ab") == ()
+    (note,) = unevenness(np.repeat([0, 1], [3, 9]), "ab")
+    assert "3 training images of 'a', 9 of 'b'" in note

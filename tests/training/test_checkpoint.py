@@ -1,0 +1,106 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import tickgp
+from tickgp.training.checkpoint import checkpoints, load_checkpoint, save_checkpoint
+from tickgp.training.loop import initial_state, train
+from tickgp.training.tensors import load_tree, read_arrays, save_tree, write_whole
+
+RNG = np.random.default_rng(0)
+X = RNG.random((24, 6, 5, 1), np.float32)
+Y = np.arange(24) % 3
+
+
+def model(seed: int = 0) -> tickgp.DeepGP:
+    return tickgp.tick(X, tickgp.Softmax(3), patch_size=3, num_inducing=6, key=jax.random.key(seed))
+
+
+def same(a, b) -> bool:
+    pairs = zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True)
+    return all(np.array_equal(left, right) and left.dtype == right.dtype for left, right in pairs)
+
+
+def last_state(start, steps, key, **settings):
+    *_, event = train(start, X, Y, steps=steps, batch_size=8, report_every=5, key=key, **settings)
+    return event
+
+
+@pytest.mark.parametrize("stopped_at", [1, 5, 7, 12])
+def test_a_resumed_run_equals_an_uninterrupted_one_bit_for_bit(stopped_at, tmp_path, key):
+    whole = last_state(model(), 14, key)
+    steps = iter(range(1, 100))
+    part = last_state(model(), 14, key, stop=lambda: next(steps) == stopped_at)
+    assert part.step == stopped_at
+    save_checkpoint(tmp_path, part.state)
+    state, broken = load_checkpoint(tmp_path, initial_state(model(seed=1)))
+    assert broken == []
+    resumed = last_state(state, 14, key)
+    assert same(whole.state, resumed.state)
+    assert whole.elbo == resumed.elbo
+
+
+def test_a_tree_comes_back_as_it_was(tmp_path):
+    """Transposed and strided arrays too, which safetensors by itself would write wrong."""
+    base = np.arange(24.0, dtype=np.float32).reshape(2, 3, 4)
+    tree = {"a": base.T, "b": base[:, ::2], "c": (jnp.zeros(()), np.int32(3) * np.ones((), np.int32)), "d": base[:0]}
+    save_tree(tmp_path / "tree.safetensors", tree, {"word": "value"})
+    assert same(load_tree(tmp_path / "tree.safetensors", jax.tree.map(np.zeros_like, tree)), tree)
+    arrays, words = read_arrays(tmp_path / "tree.safetensors")
+    assert set(arrays) == {"a", "b", "c.0", "c.1", "d"}
+    assert words["word"] == "value"
+
+
+@pytest.mark.parametrize("how", ["truncated", "flipped", "empty", "text"])
+def test_a_broken_checkpoint_is_named_and_the_one_before_it_used(how, tmp_path, key):
+    for steps in (5, 10):
+        save_checkpoint(tmp_path, last_state(model(), steps, key).state)
+    latest, before = checkpoints(tmp_path)
+    content = bytearray(latest.read_bytes())
+    content[-5] ^= 1
+    damaged = {"truncated": bytes(content[:-100]), "flipped": bytes(content), "empty": b"", "text": b"not a tensor" * 9}
+    latest.write_bytes(damaged[how])
+    state, broken = load_checkpoint(tmp_path, initial_state(model()))
+    assert int(state.step) == 5
+    assert len(broken) == 1
+    assert str(latest) in broken[0]
+    before.unlink()
+    with pytest.raises(ValueError, match=r"holds no checkpoint to resume from: .*step-00000010"):
+        load_checkpoint(tmp_path, initial_state(model()))
+
+
+def test_an_empty_folder_is_said(tmp_path):
+    with pytest.raises(ValueError, match="it is empty; start the run anew"):
+        load_checkpoint(tmp_path, initial_state(model()))
+
+
+def test_another_model_does_not_fit(tmp_path, key):
+    save_checkpoint(tmp_path, initial_state(model()))
+    other = tickgp.tick(X, tickgp.Softmax(3), patch_size=3, num_inducing=5, key=key)
+    with pytest.raises(ValueError, match="does not fit its model at"):
+        load_checkpoint(tmp_path, initial_state(other))
+
+
+def test_only_the_latest_two_are_kept(tmp_path):
+    state = initial_state(model())
+    for step in (1, 2, 3):
+        save_checkpoint(
+            tmp_path,
+            tickgp.training.loop.State(state.model, state.adam, jnp.asarray(step), *(state.failures, state.sums)),
+        )
+    assert [path.name for path in checkpoints(tmp_path)] == ["step-00000003.safetensors", "step-00000002.safetensors"]
+
+
+def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatch):
+    path = tmp_path / "file"
+    write_whole(path, b"old")
+
+    def full_disk(descriptor):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full_disk)
+    with pytest.raises(OSError, match="No space left"):
+        write_whole(path, b"new")
+    assert path.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [path]

@@ -1,0 +1,52 @@
+from dataclasses import fields, replace
+from pathlib import Path
+
+import pytest
+
+from tickgp.training.config import Config, DataConfig, ModelConfig, TrainingConfig
+from tickgp.training.toml import format_config, parse_config, read_config
+
+OTHER = Config(
+    seed=3,
+    data=DataConfig(dataset="mnist", data_dir=Path("some/where")),
+    model=ModelConfig(name="deep-conv", patch_size=4, weights=False, lengthscale=0.5),
+    training=TrainingConfig(max_seconds=2.5, decay="step"),
+)
+
+
+@pytest.mark.parametrize("config", [Config(), OTHER])
+def test_round_trip(config, tmp_path):
+    (tmp_path / "config.toml").write_text(format_config(config))
+    assert read_config(tmp_path / "config.toml") == config
+
+
+def test_what_is_not_given_keeps_its_default():
+    config = parse_config('seed = 7\n[model]\nname = "conv"\nvariance = 2\n', "here")
+    assert config == replace(Config(), seed=7, model=ModelConfig(name="conv", variance=2.0))
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("sed = 1", "no setting is called sed"),
+        ("[model]\nkernel = 1", r"no setting is called kernel @ \$.model"),
+        ('[model]\nname = "cnn"', "cnn not in literal"),
+        ("[training]\nmax_steps = 1.5", "1.5 is not of type int"),
+        ('[model]\nweights = "yes"', "'yes' is not of type bool"),
+        ("[training]\nmax_steps = true", "True is not of type int"),
+        ("seed = ", "here is not TOML"),
+    ],
+)
+def test_wrong_settings_are_refused_by_name(text, words):
+    with pytest.raises(ValueError, match=words):
+        parse_config(text, "here")
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(ValueError, match=r"there is no settings file .*nothing.toml"):
+        read_config(tmp_path / "nothing.toml")
+
+
+@pytest.mark.parametrize("section", [Config, DataConfig, ModelConfig, TrainingConfig])
+def test_every_setting_has_a_default(section):
+    assert section() == section(**{f.name: getattr(section(), f.name) for f in fields(section)})
