@@ -34,6 +34,7 @@ MODELS = {
     "tick": lambda: tiny.build("tick", Softmax(3)),
     "conv": lambda: tiny.build("conv", Bernoulli(), mean_field=True),
     "se": lambda: tiny.build("se", RobustMax(3)),
+    "deep_se": lambda: tiny.build("deep_se", Softmax(3)),
     "coregionalized": coregionalized,
     "marginal": lambda: tiny.build("deep_tick", Gaussian(0.5, 2), sampling="marginal"),
     "full": lambda: tiny.build("deep_tick", Softmax(3), sampling="full"),

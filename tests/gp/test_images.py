@@ -2,7 +2,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tickgp.gp.images import check_images, check_labels, to_pixels
+from tickgp.gp.images import check_images, check_inputs, check_labels, to_pixels
 
 
 def with_pixel(value, *places):
@@ -30,7 +30,7 @@ def test_other_numbers_are_not_scaled(dtype):
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.float16, np.float64])
 def test_good_images_pass_unchanged(dtype):
-    images = np.arange(24).reshape(2, 3, 4, 1).astype(dtype)
+    images = (np.arange(24) / 8).reshape(2, 3, 4, 1).astype(dtype)
     for given in (images, jnp.asarray(images, None if dtype == np.uint8 else jnp.float32)):
         checked = check_images(given)
         assert checked.dtype == given.dtype
@@ -51,6 +51,7 @@ def test_good_images_pass_unchanged(dtype):
         (np.zeros((0, 3, 3, 1)), r"shape \(0, 3, 3, 1\); there must be at least one image of at least one pixel"),
         (np.zeros((2, 3, 3, 0)), r"shape \(2, 3, 3, 0\); there must be at least one image of at least one pixel"),
         (with_pixel(np.nan, (1, 2, 0)), "1 of 4 images hold NaN or infinite pixels; remove or fill them"),
+        (np.full((2, 3, 3, 1), 255.0), "pixels go from 255 to 255; .* floats between 0 and 1: divide them by"),
         (with_pixel(-np.inf, (0, 0, 0), (3, 1, 1), (3, 1, 2)), "2 of 4 images hold NaN or infinite pixels"),
     ],
 )
@@ -75,7 +76,6 @@ def test_good_labels_pass_unchanged(dtype):
         (np.zeros(3, int), r"labels have shape \(3,\); give one label for each of the 4 images"),
         (np.int64(1), r"labels have shape \(\); give one label for each of the 4 images"),
         (np.zeros(4), "labels have type float64; give whole numbers from 0 to 2"),
-        (np.zeros(4, bool), "labels have type bool; give whole numbers from 0 to 2"),
         (np.array(["a", "b", "a", "b"]), "labels have type <U1; give whole numbers from 0 to 2"),
         (np.array([1, 2, 3, 1]), "labels go from 1 to 3; .* 3 classes and takes 0 to 2: number the classes from 0"),
         (np.array([0, -1, 2, 1]), "labels go from -1 to 2; .* takes 0 to 2: .*or build the model for more classes"),
@@ -84,3 +84,14 @@ def test_good_labels_pass_unchanged(dtype):
 def test_bad_labels_are_refused(labels, message):
     with pytest.raises(ValueError, match=message):
         check_labels(labels, 4, 3)
+
+
+def test_yes_and_no_are_labels():
+    np.testing.assert_array_equal(check_labels(np.array([True, False]), 2, 2), [1, 0])
+
+
+def test_inputs_may_be_vectors_of_any_range():
+    x = np.linspace(-100, 100, 6).reshape(3, 2)
+    np.testing.assert_array_equal(check_inputs(x), x)
+    with pytest.raises(ValueError, match=r"shape \(3,\)"):
+        check_inputs(x[:, 0])

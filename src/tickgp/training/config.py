@@ -132,7 +132,7 @@ class Config:
         _check_positive(prediction_samples=self.prediction_samples)
 
 
-def _check_positive(**numbers: float) -> None:
+def _check_positive(**numbers: int | float) -> None:
     for name, number in numbers.items():
         if not number > 0:
             raise ValueError(f"{name.replace('_', '-')} {number} was given; it must be above 0")
