@@ -2,6 +2,7 @@
 
 import ast
 import inspect
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +14,7 @@ import tickgp
 
 def run(*command: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
     full = [sys.executable, *command]
-    return subprocess.run(full, capture_output=True, text=True, timeout=120, check=False, cwd=cwd)
+    return subprocess.run(full, capture_output=True, text=True, timeout=300, check=False, cwd=cwd)
 
 
 @pytest.mark.parametrize("statement", ["import tickgp", "import tickgp.cli"])
@@ -65,3 +66,9 @@ def test_wrong_use_is_said_in_a_line(arguments, code, words, tmp_path):
 
 def test_data_lists_the_digits():
     assert "digits" in run("-m", "tickgp", "data").stdout
+
+
+@pytest.mark.slow
+def test_what_make_train_runs_is_below_two_percent(tmp_path):
+    result = run("-m", "tickgp", "train", "--json", cwd=tmp_path)
+    assert json.loads(result.stdout)["test"]["top1_error"] < 0.02

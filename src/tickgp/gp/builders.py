@@ -133,10 +133,7 @@ def convolutional(
     jitter: float = 1e-5,
     key: PRNGKeyArray,
 ) -> DeepGP:
-    """`depth` − 1 image-to-image layers, then a sum over patches with the `location` kernel.
-
-    Settings: see `image_layer` (those that start with hidden, and channels) and `class_layer`.
-    """
+    """`depth` − 1 of `image_layer`, then a `class_layer`: see these for the settings, the first ones named hidden."""
     x, keys = as_pixels(images), _layer_keys(key, depth)
     layers: list[Layer] = []
     for i, layer_key in enumerate(keys[:-1], start=1):
