@@ -326,7 +326,7 @@ def as_pixels(images: ArrayLike) -> np.ndarray:
 
 
 def _pair(size: Size) -> tuple[int, int]:
-    pair = (size, size) if isinstance(size, int) else tuple(size)
+    pair = size if isinstance(size, tuple) else (size, size)
     if len(pair) != 2 or not all(isinstance(side, int) for side in pair):
         raise ValueError(f"size {size} was given; use a whole number, or a pair of them: (height, width)")
     return pair
