@@ -166,3 +166,24 @@ def test_sha256_is_of_the_contents():
     assert replace(data, train=Split(swapped, data.train.labels)).sha256() == digest
     assert replace(data, train=Split(data.train.images, data.train.labels[::-1])).sha256() != digest
     assert replace(data, class_names=tuple("abcdefghij")).sha256() != digest
+
+
+def test_validation_images_are_taken_from_training_class_by_class():
+    whole, split = load_dataset("digits"), load_dataset("digits", validation_share=0.25)
+    np.testing.assert_array_equal(split.test.images, whole.test.images)
+    assert len(split.train) + len(split.validation) == len(whole.train)
+    shares = np.bincount(split.validation.labels) / np.bincount(whole.train.labels)
+    np.testing.assert_allclose(shares, 0.25, atol=0.01)
+    rows = {image.tobytes() for image in split.train.images}
+    assert not any(image.tobytes() in rows for image in split.validation.images)
+    assert whole.validation is None
+    assert split.sha256() != whole.sha256()
+
+
+def test_fewer_training_images_are_drawn_by_the_seed():
+    whole, some, other = (load_dataset("digits", train_images=n, seed=s) for n, s in ((None, 0), (50, 0), (50, 1)))
+    assert len(some.train) == 50
+    assert {image.tobytes() for image in some.train.images} <= {image.tobytes() for image in whole.train.images}
+    assert some.train.images.tobytes() != other.train.images.tobytes()
+    with pytest.raises(ValueError, match="2000 training images were asked for; there are 1437"):
+        load_dataset("digits", train_images=2000)

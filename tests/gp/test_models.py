@@ -106,3 +106,25 @@ def test_full_samples_of_latents_with_unequal_variances(key):
     gp = SparseGP(Separate(tuple(Pointwise(k) for k in kernels)), (Z,), q)
     draws = jax.vmap(lambda k: sample(gp, Z.value, jnp.asarray(1e-5), "full", key=k))(jax.random.split(key, 4000))
     np.testing.assert_allclose(jnp.var(draws, axis=0).mean(axis=0), [1e4, 1e-2], rtol=0.1)
+
+
+def test_standardised_pixels_have_mean_zero_and_deviation_one(key):
+    """Of every channel, over the images the model was built on; a constant channel is only shifted."""
+    rng = np.random.default_rng(0)
+    x = np.stack([rng.normal(0.3, 0.1, (20, 6, 6)), rng.random((20, 6, 6)), np.full((20, 6, 6), 0.5)], axis=-1)
+    model = tickgp.tick(
+        x.astype(np.float32), tickgp.Softmax(2), patch_size=3, num_inducing=4, standardise=True, key=key
+    )
+    pixels = np.asarray(model.pixels(jnp.asarray(x, jnp.float32)))
+    np.testing.assert_allclose(pixels.mean(axis=(0, 1, 2)), 0, atol=1e-5)
+    np.testing.assert_allclose(pixels.std(axis=(0, 1, 2)), [1, 1, 0], atol=1e-4)
+
+
+def test_a_standardised_model_is_the_plain_model_of_standardised_images(key):
+    x = np.random.default_rng(1).integers(0, 256, (20, 6, 6, 1)).astype(np.uint8)
+    scaled = x / 255.0
+    scaled = ((scaled - scaled.mean()) / scaled.std()).astype(np.float32)
+    settings = {"patch_size": 3, "num_inducing": 4, "key": key}
+    a = tickgp.tick(x, tickgp.Softmax(2), standardise=True, **settings).propagate(jnp.asarray(x), key=key)
+    b = tickgp.tick(scaled, tickgp.Softmax(2), **settings).propagate(jnp.asarray(scaled), key=key)
+    np.testing.assert_allclose(a.variance, b.variance, rtol=1e-4)

@@ -82,3 +82,18 @@ def test_small_steps_climb_the_bound_of_a_classifier(key):
     assert values[1] > values[0] + 1e-3
     np.testing.assert_allclose(gradient.q_mu.raw, 0, atol=1e-4)
     np.testing.assert_allclose(gradient.q_sqrt.raw, 0, atol=1e-4)
+
+
+@pytest.mark.parametrize("size", [0.1, 1.0])
+def test_no_gradient_however_wrong_makes_the_covariance_indefinite(size):
+    """Where the plain step would, the precision falls at most to half of what it was, and q stays finite."""
+    rng = np.random.default_rng(5)
+    q = problems.full_rank(*problems.random_q(3, signs=True))
+    noise = lambda a: jnp.asarray(100 * rng.normal(size=a.shape))
+    gradient = eqx.tree_at(lambda g: (g.q_mu.raw, g.q_sqrt.raw), q, (noise(q.q_mu.raw), noise(q.q_sqrt.raw)))
+    after = step(q, gradient, size)
+    assert np.isfinite(after.q_mu.value).all()
+    before, now = (np.linalg.inv(covariance(p)) for p in (q, after))
+    for old, new in zip(before, now, strict=True):
+        root = np.linalg.inv(np.linalg.cholesky(old))
+        assert np.linalg.eigvalsh(root @ new @ root.T).min() > 0.5 - 1e-6

@@ -141,3 +141,36 @@ def test_softmax_model_has_trainable_and_constant_arrays_after_training(key):
     end = tickgp.fit(start, X, Y, steps=3, batch_size=8, key=key)
     assert jax.tree.structure(start) == jax.tree.structure(end)
     assert eqx.tree_equal(start.jitter, end.jitter)
+
+
+def test_natural_gradients_reach_the_optimum_of_a_regression_in_a_step(float64, key):
+    """With one batch, a Gaussian likelihood and a step of size 1 the gradient for q vanishes, whatever Adam does."""
+    x, y = X.astype(float)[:8], np.sin(np.arange(8.0))[:, None]
+    gp = tickgp.se(x, tickgp.Gaussian(0.1), num_inducing=6, lengthscale=1.0, key=key)
+    settings = {"steps": 1, "batch_size": 8, "learning_rate": 0.0, "key": key}
+    moved = tickgp.fit(gp, x, y, natural_gradients=1.0, **settings)
+    gradient = jax.jit(jax.grad(lambda m: tickgp.elbo(m, jnp.asarray(x), jnp.asarray(y), 8, key=key)))
+    far, near = (gradient(m).layers[0].gp.q for m in (gp, moved))
+    assert np.abs(far.q_mu.raw).max() > 1e-2
+    np.testing.assert_allclose(near.q_mu.raw, 0, atol=1e-8)
+    np.testing.assert_allclose(near.q_sqrt.raw, 0, atol=1e-8)
+    np.testing.assert_array_equal(
+        gp.layers[0].gp.kernel.covariance.kernel.variance.raw, moved.layers[0].gp.kernel.covariance.kernel.variance.raw
+    )
+
+
+def test_natural_gradients_climb_faster_than_adam(key):
+    settings = {"steps": 20, "batch_size": 24, "key": key}
+    by_adam, natural = (
+        tickgp.fit(model(), X, Y, **settings),
+        tickgp.fit(model(), X, Y, natural_gradients=0.3, **settings),
+    )
+    assert tickgp.dataset_elbo(natural, X, Y, key=key) > tickgp.dataset_elbo(by_adam, X, Y, key=key)
+
+
+def test_natural_gradients_are_refused_where_they_cannot_be(key):
+    with pytest.raises(ValueError, match="give a size above 0 and at most 1"):
+        tickgp.fit(model(), X, Y, steps=1, natural_gradients=1.5, key=key)
+    diagonal = tickgp.tick(X, Bernoulli(), patch_size=3, num_inducing=6, mean_field=True, key=key)
+    with pytest.raises(ValueError, match="mean-field"):
+        tickgp.fit(diagonal, X, Y, steps=1, natural_gradients=0.1, key=key)

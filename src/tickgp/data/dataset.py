@@ -37,13 +37,16 @@ class Dataset:
     train: Split
     test: Split
     class_names: tuple[str, ...]
+    validation: Split | None = None
+    """Images left out of training to make choices on."""
     notes: tuple[str, ...] = ()
     """What a person should know: images left out, uneven classes, images fitted to a model."""
 
     def sha256(self) -> str:
         """Of images, labels and class names, in their order: equal data have it equal on every machine."""
         digest = hashlib.sha256(json.dumps(self.class_names).encode())
-        for array in (self.train.images, self.train.labels, self.test.images, self.test.labels):
+        parts = (self.train, self.test) if self.validation is None else (self.train, self.test, self.validation)
+        for array in (array for part in parts for array in (part.images, part.labels)):
             little = np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
             digest.update(f"{little.dtype.str} {little.shape}".encode())
             digest.update(little.data)
@@ -58,6 +61,8 @@ def load_dataset(
     grey: bool = False,
     skip_bad_images: bool = False,
     test_share: float = 0.2,
+    validation_share: float = 0.0,
+    train_images: int | None = None,
     seed: int = 0,
     like: tuple[int, ...] | None = None,
 ) -> Dataset:
@@ -66,8 +71,10 @@ def load_dataset(
     `data_dir` holds the publishers' files; by default $TICKGP_DATA, then the user's cache, which fills by download.
     `image_size`, a side or (height, width), and `skip_bad_images` are for folders; `grey` makes colour images grey.
     Data without a split of their own are split by `seed`: `test_share` of every class is for testing, with 1
-    everything, to evaluate a model on data that it has not seen. `like` is the image shape (H, W, C) of such a model:
-    pictures of a folder are scaled to it, other images are set in a black frame if they are smaller.
+    everything, to evaluate a model on data that it has not seen. Of what is left for training, `validation_share` of
+    every class is set aside; of the rest, `train_images` are drawn, if not all are wanted. `like` is the image shape
+    (H, W, C) of a model to evaluate: pictures of a folder are scaled to it, other images are set in a black frame if
+    they are smaller.
     """
     kind, _, path = name.partition(":")
     if name in ("folder:", "npz:"):
@@ -83,7 +90,8 @@ def load_dataset(
         contents = contents.map_images(to_grey)
     if like is not None:
         contents = _framed(contents, like)
-    return _split(name, contents, test_share, seed)
+    dataset = _split(name, contents, test_share, validation_share, seed)
+    return dataset if train_images is None else replace(dataset, train=_some(dataset.train, train_images, seed))
 
 
 def _read_named(name: str, data_dir: Path | None) -> Contents:
@@ -115,11 +123,26 @@ def _framed(contents: Contents, shape: tuple[int, ...]) -> Contents:
     return replace(contents, notes=(*contents.notes, note))
 
 
-def _split(name: str, contents: Contents, test_share: float, seed: int) -> Dataset:
-    """Train and test as the source has them, or else drawn from every class."""
+def _split(name: str, contents: Contents, test_share: float, validation_share: float, seed: int) -> Dataset:
+    """Train and test as the source has them, or else drawn from every class; then validation from train."""
+    names, validation = contents.class_names, None
     train, test = Split(*contents.train), contents.test and Split(*contents.test)
     if test is None:
-        kept, aside = stratified_split(train.labels, test_share, seed, contents.class_names)
-        train, test = (Split(train.images[part], train.labels[part]) for part in (kept, aside))
-    notes = contents.notes + unevenness(train.labels, contents.class_names)
-    return Dataset(name, train, test, contents.class_names, notes)
+        train, test = _set_aside(train, test_share, seed, names)
+    if validation_share:
+        train, validation = _set_aside(train, validation_share, seed, names)
+    notes = contents.notes + unevenness(train.labels, names)
+    return Dataset(name, train, test, names, validation, notes)
+
+
+def _some(split: Split, number: int, seed: int) -> Split:
+    if not 0 < number <= len(split):
+        raise ValueError(f"{number} training images were asked for; there are {len(split)}: give 1 to {len(split)}")
+    drawn = np.sort(np.random.default_rng(seed).permutation(len(split))[:number])
+    return Split(split.images[drawn], split.labels[drawn])
+
+
+def _set_aside(whole: Split, share: float, seed: int, class_names: tuple[str, ...]) -> tuple[Split, Split]:
+    part = lambda chosen: Split(whole.images[chosen], whole.labels[chosen])
+    kept, aside = stratified_split(whole.labels, share, seed, class_names)
+    return part(kept), part(aside)

@@ -53,6 +53,11 @@ def find_images(path: Path) -> list[Files]:
     return [train, test]
 
 
+def possible_images(path: Path) -> list[Path]:
+    """All files below `path` that may be images, in the order of their names."""
+    return [file for entry in _visible(path) for file in (possible_images(entry) if entry.is_dir() else [entry])]
+
+
 def _classes(path: Path) -> Files:
     if loose := [file for file in _visible(path) if not file.is_dir()]:
         raise ValueError(f"{loose[0]} lies beside the class folders; {LAYOUT}")

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
 
 from tickgp.gp.images import check_inputs, padded_batches
+from tickgp.gp.memory import fitting_batch
 from tickgp.gp.models import DeepGP
 from tickgp.gp.objective import expected_log_prob
 
@@ -19,15 +20,16 @@ def dataset_elbo(
     *,
     key: PRNGKeyArray,
     num_samples: int = 10,
-    batch_size: int = 128,
+    batch_size: int | None = None,
 ) -> float:
-    """The ELBO of all images, a batch at a time, from `num_samples` draws of every layer.
+    """The ELBO of all images, a batch at a time (see `predict`), from `num_samples` draws of every layer.
 
     Paper: eq. elbo
     """
+    images = check_inputs(images)
+    batch_size = fitting_batch(model, images) if batch_size is None else batch_size
     if num_samples < 1 or batch_size < 1:
         raise ValueError(f"{num_samples} samples in batches of {batch_size} were asked for; both must be at least 1")
-    images = check_inputs(images)
     labels = model.likelihood.check(labels, len(images))
     batches = zip(padded_batches(images, batch_size), padded_batches(labels, batch_size), strict=True)
     parts = [

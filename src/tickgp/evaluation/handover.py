@@ -29,6 +29,26 @@ class Threshold:
     """Upper confidence bound of the error of the kept images; at most `max_error`."""
 
 
+@dataclass(frozen=True)
+class HeldOut:
+    """How sure a model was of images it was not trained on, and whether it was right: thresholds come from this."""
+
+    source: str
+    """Which images these are: "validation" or "test"."""
+    confidence: Float[np.ndarray, " N"]
+    right: Bool[np.ndarray, " N"]
+
+    @staticmethod
+    def of(source: str, probabilities: ArrayLike, labels: ArrayLike) -> HeldOut:
+        """From class probabilities (N, K) and the true classes (N,)."""
+        p = np.asarray(probabilities, float)
+        return HeldOut(source, p.max(axis=1), p.argmax(axis=1) == np.asarray(labels))
+
+    def threshold(self, max_error: float, level: float = 0.95) -> Threshold:
+        """See `choose_threshold`."""
+        return choose_threshold(self.confidence, self.right, max_error=max_error, level=level)
+
+
 def hand_over(confidence: ArrayLike, threshold: float) -> Bool[np.ndarray, " N"]:
     """Whether a person should look at each image: confidence < threshold."""
     if math.isnan(threshold):

@@ -17,7 +17,7 @@ from jaxtyping import Array, ArrayLike, Key, PRNGKeyArray
 
 from tickgp.gp.convolution import Convolutional, MultiOutputConvolutional, PatchResponse
 from tickgp.gp.covariances import Pointwise
-from tickgp.gp.images import check_images, to_pixels
+from tickgp.gp.images import Standardise, check_images, to_pixels
 from tickgp.gp.inducing import Initialiser, Places, choose_patches, choose_points
 from tickgp.gp.kernels import AbstractKernel, Matern32, SquaredExponential
 from tickgp.gp.layers import Layer
@@ -131,10 +131,16 @@ def convolutional(
     mean_field: bool = False,
     sampling: Sampling = "marginal",
     jitter: float = 1e-5,
+    standardise: bool = False,
     key: PRNGKeyArray,
 ) -> DeepGP:
-    """`depth` − 1 of `image_layer`, then a `class_layer`: see these for the settings, the first ones named hidden."""
-    x, keys = as_pixels(images), _layer_keys(key, depth)
+    """`depth` − 1 of `image_layer`, then a `class_layer`: see these for the settings, the first ones named hidden.
+
+    standardise: shift and scale every channel to mean 0 and deviation 1 over `images`; the model does it to all images
+    it is given.
+    """
+    x, first = _prepared(images, standardise)
+    keys = _layer_keys(key, depth)
     layers: list[Layer] = []
     for i, layer_key in enumerate(keys[:-1], start=1):
         with _naming(i, depth):
@@ -169,7 +175,7 @@ def convolutional(
             mean_field=mean_field,
             key=keys[-1],
         )
-    return DeepGP((*layers, last), likelihood, jitter=jitter, sampling=sampling)
+    return DeepGP((*layers, last), likelihood, jitter=jitter, sampling=sampling, standardise=first)
 
 
 def pointwise(
@@ -185,14 +191,16 @@ def pointwise(
     mean_field: bool = False,
     sampling: Sampling = "marginal",
     jitter: float = 1e-5,
+    standardise: bool = False,
     key: PRNGKeyArray,
 ) -> DeepGP:
     """`depth` − 1 hidden layers of `width` outputs, each around a fixed linear (PCA) map, then the class scores.
 
-    All kernels are squared exponentials on whole images or vectors; settings as for `class_layer`.
+    All kernels are squared exponentials on whole images or vectors; settings as for `class_layer`, and `standardise` as
+    for `convolutional`.
     Paper: SE-GP
     """
-    x = as_pixels(images)
+    x, first = _prepared(images, standardise)
     outputs = likelihood.num_outputs
     layers: list[Layer] = []
     for i, layer_key in enumerate(_layer_keys(key, depth), start=1):
@@ -207,7 +215,7 @@ def pointwise(
         q = _initial_q(size, num_inducing, 1e-3 if hidden else 1.0, mean_field)
         layers.append(Layer(SparseGP(Shared(Pointwise(kernel)), (inducing,), q), mean, (size,)))
         x = np.asarray(mean(jnp.asarray(x)))
-    return DeepGP(tuple(layers), likelihood, jitter=jitter, sampling=sampling)
+    return DeepGP(tuple(layers), likelihood, jitter=jitter, sampling=sampling, standardise=first)
 
 
 def image_layer(
@@ -313,6 +321,13 @@ def _naming(layer: int, depth: int) -> Iterator[None]:
         yield
     except ValueError as error:
         raise (error if depth == 1 else ValueError(f"layer {layer} of {depth}: {error}")) from None
+
+
+def _prepared(images: ArrayLike, standardise: bool) -> tuple[np.ndarray, Standardise | None]:
+    """Images as the first layer sees them, and what is done to pixels before it."""
+    x = as_pixels(images)
+    first = Standardise(x) if standardise else None
+    return (x if first is None else np.asarray(first(jnp.asarray(x)))), first
 
 
 def few(x: np.ndarray) -> np.ndarray:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float, Shaped
@@ -12,6 +13,21 @@ from jaxtyping import Array, ArrayLike, Float, Shaped
 def to_pixels(images: Shaped[Array, "*shape"]) -> Float[Array, "*shape"]:
     """Bytes (uint8) divided by 255; floats as they are."""
     return images / 255.0 if images.dtype == jnp.uint8 else images.astype(float)
+
+
+class Standardise(eqx.Module):
+    """(x − mean) / deviation of each channel, with the numbers of the training images."""
+
+    mean: Float[Array, " C"]
+    deviation: Float[Array, " C"]
+
+    def __init__(self, images: Float[np.ndarray, "N H W C"]):
+        deviation = images.std(axis=(0, 1, 2), dtype=np.float64)
+        self.mean = jnp.asarray(images.mean(axis=(0, 1, 2), dtype=np.float64), float)
+        self.deviation = jnp.asarray(np.where(deviation > 0, deviation, 1), float)
+
+    def __call__(self, x: Float[Array, "N H W C"]) -> Float[Array, "N H W C"]:
+        return (x - self.mean) / self.deviation
 
 
 def check_images(images: ArrayLike) -> np.ndarray:

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray, Shaped
 
-from tickgp.gp.images import to_pixels
+from tickgp.gp.images import Standardise, to_pixels
 from tickgp.gp.layers import Layer
 from tickgp.gp.likelihoods import AbstractLikelihood
 from tickgp.gp.variational import Marginals, Sampling
@@ -19,13 +19,15 @@ class DeepGP(eqx.Module):
     """f = f_L(… f_2(f_1(x))), each f_l a sparse GP, and y | f from the likelihood. With one layer: a shallow GP.
 
     `jitter` is relative to the variance of each layer and is an array, so that training can raise it on the way.
-    `sampling` says how hidden layers are drawn (see `gp.variational.sample`).
+    `sampling` says how hidden layers are drawn (see `gp.variational.sample`). `standardise` is what is done to pixels
+    first, if anything.
     Paper: deep GP
     """
 
     layers: tuple[Layer, ...]
     likelihood: AbstractLikelihood
     jitter: Float[Array, ""]
+    standardise: Standardise | None
     sampling: Sampling = eqx.field(static=True)
 
     def __init__(
@@ -35,6 +37,7 @@ class DeepGP(eqx.Module):
         *,
         jitter: float = 1e-5,
         sampling: Sampling = "marginal",
+        standardise: Standardise | None = None,
     ):
         if not layers:
             raise ValueError("a model of no layers was asked for; give at least one")
@@ -48,11 +51,16 @@ class DeepGP(eqx.Module):
         if sampling not in get_args(Sampling):
             raise ValueError(f"sampling {sampling!r} is not known; choose one of: {', '.join(get_args(Sampling))}")
         self.layers, self.likelihood = layers, likelihood
-        self.jitter, self.sampling = jnp.asarray(jitter, float), sampling
+        self.jitter, self.sampling, self.standardise = jnp.asarray(jitter, float), sampling, standardise
+
+    def pixels(self, x: Shaped[Array, "N ..."]) -> Float[Array, "N ..."]:
+        """`x` as the first layer sees it. x: floats, or bytes to be divided by 255."""
+        x = to_pixels(x)
+        return x if self.standardise is None else self.standardise(x)
 
     def propagate(self, x: Shaped[Array, "N ..."], *, key: PRNGKeyArray, common: bool = False) -> Marginals:
         """q(f(x)) of the last layer, given a draw of every hidden layer. x: floats, or bytes to be divided by 255."""
-        x = to_pixels(x)
+        x = self.pixels(x)
         for i, layer in enumerate(self.layers[:-1]):
             x = layer.sample(x, self.jitter, self.sampling, key=jax.random.fold_in(key, i), common=common)
         return self.layers[-1].marginals(x, self.jitter)

@@ -6,11 +6,14 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax.scipy.special import entr
-from jaxtyping import Array, ArrayLike, Float, Int, PRNGKeyArray
+from jaxtyping import Array, ArrayLike, Float, Int, Key, PRNGKeyArray
 
 from tickgp.gp.images import check_inputs, padded_batches
 from tickgp.gp.likelihoods import AbstractClassification
+from tickgp.gp.memory import fitting_batch
 from tickgp.gp.models import DeepGP
+
+_TOGETHER = 10
 
 
 class Prediction(eqx.Module):
@@ -37,24 +40,35 @@ class Prediction(eqx.Module):
 
 
 def predict(
-    model: DeepGP, images: ArrayLike, *, key: PRNGKeyArray, num_samples: int = 100, batch_size: int = 128
+    model: DeepGP, images: ArrayLike, *, key: PRNGKeyArray, num_samples: int = 100, batch_size: int | None = None
 ) -> Prediction:
     """Class probabilities (1/S) Σ_s p(y | f_s), f_s ~ q, from S = `num_samples` draws.
 
     All images get the same noise, and batches are padded to one size: what is predicted for an image does not depend
-    on the images beside it.
+    on the images beside it. By default batches are of 128 images, or of fewer where these would take too much memory.
     Paper: prediction
     """
+    images = check_inputs(images)
+    batch_size = fitting_batch(model, images) if batch_size is None else batch_size
     if num_samples < 1 or batch_size < 1:
         raise ValueError(f"{num_samples} samples in batches of {batch_size} were asked for; both must be at least 1")
-    images = check_inputs(images)
-    batches = padded_batches(images, batch_size)
-    parts = [_predict_batch(model, jnp.asarray(batch), key, num_samples) for batch in batches]
+    keys = jax.random.split(key, num_samples)
+    # One layer: all but the last draw is the same for all samples, and is computed once for all of them together.
+    # Deep: a few samples at a time, so that one program serves for any number of them.
+    together = num_samples if len(model.layers) == 1 else min(_TOGETHER, num_samples)
+    parts = [_predict_batch(model, jnp.asarray(x), keys, together) for x in padded_batches(images, batch_size)]
     return jax.tree.map(lambda *arrays: jnp.concatenate(arrays)[: len(images)], *parts)
 
 
+def _predict_batch(model: DeepGP, images: Array, keys: Key[Array, " S"], together: int) -> Prediction:
+    groups = (keys[i : i + together] for i in range(0, len(keys), together))
+    sums = [_sum_samples(model, images, group) for group in groups]
+    return jax.tree.map(lambda *arrays: sum(arrays[1:], start=arrays[0]) / len(keys), *sums)
+
+
 @eqx.filter_jit
-def _predict_batch(model: DeepGP, images: Array, key: PRNGKeyArray, num_samples: int) -> Prediction:
+def _sum_samples(model: DeepGP, images: Array, keys: Key[Array, " S"]) -> Prediction:
+    """Σ_s of the probabilities and of their entropies."""
     likelihood = model.likelihood
     if not isinstance(likelihood, AbstractClassification):
         raise TypeError(
@@ -67,8 +81,5 @@ def _predict_batch(model: DeepGP, images: Array, key: PRNGKeyArray, num_samples:
         f = model.propagate(images, key=key_hidden, common=True).sample(key=key_output, common=True)
         return likelihood.probabilities(f)
 
-    keys = jax.random.split(key, num_samples)
-    # One layer: everything but the last draw is the same for all samples, and vmap computes it once.
-    # Deep: a sample at a time, because each carries its own hidden images.
     p = jax.vmap(one_sample)(keys) if len(model.layers) == 1 else jax.lax.map(one_sample, keys)
-    return Prediction(jnp.mean(p, axis=0), jnp.mean(jnp.sum(entr(p), axis=2), axis=0))
+    return Prediction(jnp.sum(p, axis=0), jnp.sum(jnp.sum(entr(p), axis=2), axis=0))

@@ -36,7 +36,7 @@ def warm_start(trained: DeepGP, images: ArrayLike, *, key: PRNGKeyArray, **setti
             f"a warm start was asked from a model of {len(trained.layers)} layers; it needs a trained deep_conv or "
             "deep_tick of at least two, because a layer more changes what a single one sees"
         )
-    x = jnp.asarray(few(as_pixels(images)))
+    x = trained.pixels(jnp.asarray(few(as_pixels(images))))
     for layer in hidden:
         parts = (x[i : i + 50] for i in range(0, len(x), 50))
         x = jnp.concatenate([_expectation(layer, part, trained.jitter) for part in parts])

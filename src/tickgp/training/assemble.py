@@ -41,6 +41,7 @@ def build_model(config: ModelConfig, images: np.ndarray, num_classes: int, *, ke
             mean_field=config.mean_field,
             sampling=config.sampling,
             jitter=config.jitter,
+            standardise=config.standardise,
             key=key,
         )
     location = _LOCATIONS[config.location](Positive(1.0, trainable=False), config.location_lengthscale)
@@ -57,12 +58,15 @@ def build_model(config: ModelConfig, images: np.ndarray, num_classes: int, *, ke
         weights=config.weights,
         variance=config.variance,
         lengthscale=1.0 if config.lengthscale is None else config.lengthscale,
+        hidden_variance=config.hidden_variance,
+        hidden_lengthscale=config.hidden_lengthscale,
         hidden_q_mu=config.hidden_q_mu,
         initialiser=config.initialiser,
         places=config.places,
         mean_field=config.mean_field,
         sampling=config.sampling,
         jitter=config.jitter,
+        standardise=config.standardise,
         key=key,
     )
 

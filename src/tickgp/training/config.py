@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Annotated, Literal
 
 import tyro
 
 ModelName = Literal["se", "conv", "tick", "deep-se", "deep-conv", "deep-tick"]
+
+_DEEP_PATCHES = ("deep-conv", "deep-tick")
+_ONLY_FOR: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(("depth", "sampling"), ("deep-se", *_DEEP_PATCHES)),
+    **dict.fromkeys(
+        ("hidden_stride", "channels", "hidden_variance", "hidden_lengthscale", "hidden_q_mu"), _DEEP_PATCHES
+    ),
+    **dict.fromkeys(("patch_size", "stride", "weights"), ("conv", "tick", *_DEEP_PATCHES)),
+    **dict.fromkeys(("places", "location", "location_lengthscale"), ("tick", "deep-tick")),
+    "width": ("deep-se",),
+}
+"""Settings of the model that only some models have."""
 
 
 @dataclass(frozen=True)
@@ -27,6 +39,15 @@ class DataConfig:
     """Leave out images of a folder that cannot be read, and count them."""
     test_share: float = 0.2
     """Share of the images to test on, where the source does not say."""
+    train_images: int | None = None
+    """Train on this many images, drawn from all; by default on all."""
+    validation_share: float = 0.0
+    """Share of the training images to leave out and to choose the hand-over threshold on; without it, that is chosen
+    on the test images."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.validation_share < 1:
+            raise ValueError(f"validation-share {self.validation_share} was given; it must be at least 0 and below 1")
 
 
 @dataclass(frozen=True)
@@ -64,6 +85,10 @@ class ModelConfig:
     lengthscale: float | None = None
     """Lengthscale of the last layer's kernel at the start; by default 1 between patches, and half the median distance
     between whole images."""
+    hidden_variance: float = 1.0
+    """Variance of the hidden layers' kernel at the start."""
+    hidden_lengthscale: float = 1.0
+    """Lengthscale of the hidden layers' kernel at the start."""
     hidden_q_mu: float = 0.01
     """Noise that tells hidden channels apart at the start; the paper: 0."""
     mean_field: bool = False
@@ -74,8 +99,19 @@ class ModelConfig:
     """How labels follow from the model's outputs; bernoulli is for two classes."""
     jitter: float = 1e-5
     """Added to the diagonal of Kuu, relative to it."""
+    standardise: bool = False
+    """Shift and scale every channel of the pixels to mean 0 and deviation 1."""
     float64: bool = False
     """Compute in double precision."""
+
+    def __post_init__(self) -> None:
+        for setting in fields(self):
+            value, models = getattr(self, setting.name), _ONLY_FOR.get(setting.name)
+            if models is not None and value != setting.default and self.name not in models:
+                raise ValueError(
+                    f"{setting.name.replace('_', '-')} {value} was given for the model {self.name}, which has no such "
+                    f"thing; leave it out, or use {' or '.join(models)}"
+                )
 
 
 @dataclass(frozen=True)
@@ -96,10 +132,16 @@ class TrainingConfig:
     """See decay. The paper's deep models: 50000, with decay step."""
     decay_factor: float = 4.0
     """See decay."""
+    natural_gradients: float | None = None
+    """Train q(u) by natural gradients with steps of this size, such as 0.1, and only the rest by Adam."""
+    patience: int | None = None
+    """Stop early when the mean ELBO of this many steps is no better than that of as many before."""
     num_samples: int = 1
     """Draws of the hidden layers for each step."""
-    report_every: int = 50
+    report_every: int = 100
     """Steps from one line of metrics.jsonl to the next."""
+    watched_images: int = 256
+    """Held-out images whose NLL and error stand in each of these lines."""
     checkpoint_every: int = 500
     """Steps from one checkpoint to the next."""
 
@@ -112,8 +154,15 @@ class TrainingConfig:
             decay_factor=self.decay_factor,
             num_samples=self.num_samples,
             report_every=self.report_every,
+            watched_images=self.watched_images,
             checkpoint_every=self.checkpoint_every,
         )
+        if self.natural_gradients is not None and not 0 < self.natural_gradients <= 1:
+            raise ValueError(f"natural-gradients {self.natural_gradients} was given; it must be above 0 and at most 1")
+        if self.patience is not None and self.patience < self.report_every:
+            raise ValueError(
+                f"patience {self.patience} was given; it must be at least the {self.report_every} steps of report-every"
+            )
 
 
 @dataclass(frozen=True)
@@ -124,12 +173,19 @@ class Config:
     """Seed of all randomness: the same seed gives the same result."""
     prediction_samples: int = 100
     """Draws behind each predicted probability."""
+    max_error: float = 0.01
+    """Error that is allowed where the model decides by itself; the other images are for a person."""
+    confidence: float = 0.95
+    """Confidence with which the error stays below that."""
     data: Annotated[DataConfig, tyro.conf.arg(name="")] = field(default_factory=DataConfig)
     model: Annotated[ModelConfig, tyro.conf.arg(name="")] = field(default_factory=ModelConfig)
     training: Annotated[TrainingConfig, tyro.conf.arg(name="")] = field(default_factory=TrainingConfig)
 
     def __post_init__(self) -> None:
         _check_positive(prediction_samples=self.prediction_samples)
+        for name, share in {"max-error": self.max_error, "confidence": self.confidence}.items():
+            if not 0 < share < 1:
+                raise ValueError(f"{name} {share} was given; it must be above 0 and below 1")
 
 
 def _check_positive(**numbers: int | float) -> None:

@@ -16,11 +16,15 @@ from jaxtyping import Array, ArrayLike, Float, Int, PRNGKeyArray, Shaped
 
 from tickgp.gp.images import check_inputs
 from tickgp.gp.models import DeepGP
+from tickgp.gp.natural import natural_step
 from tickgp.gp.objective import elbo
 from tickgp.gp.params import trainable
+from tickgp.gp.variational import FullRank
 from tickgp.training.failures import all_finite, check_failures, raised_jitter
 
 _ADAM = optax.scale_by_adam()
+
+Rate = Float[Array, ""] | float
 
 
 class State(eqx.Module):
@@ -63,6 +67,7 @@ def train(
     steps: int,
     batch_size: int = 128,
     learning_rate: Callable[[int], float] | float | None = None,
+    natural_gradients: float | None = None,
     num_samples: int = 1,
     report_every: int = 100,
     stop: Callable[[], bool] = lambda: False,
@@ -71,11 +76,14 @@ def train(
     """Maximise the ELBO by Adam, and say every `report_every` steps and at the end where it stands.
 
     start: a model, or the state in which training stopped; it goes on to `steps` in all. learning_rate: a number, or a
-    function of the step; `inverse_decay()` if None. num_samples: draws of the hidden layers for each step. stop: asked
-    after each step whether to end early. In an epoch no image is seen twice. A step without a finite gradient is not
-    applied (see `training.failures`).
+    function of the step; `inverse_decay()` if None. natural_gradients: train q(u) of every layer by natural gradients
+    with steps of this size, such as 0.1, and only the rest by Adam. num_samples: draws of the hidden layers for each
+    step. stop: asked after each step whether to end early. In an epoch no image is seen twice. A step without a finite
+    gradient is not applied (see `training.failures`).
     """
     state = start if isinstance(start, State) else initial_state(start)
+    if natural_gradients is not None:
+        _check_natural(state.model, natural_gradients)
     images = check_inputs(images)
     labels = state.model.likelihood.check(labels, len(images))
     for name, number in {"steps": steps, "batch_size": batch_size, "num_samples": num_samples}.items():
@@ -89,7 +97,8 @@ def train(
         epoch, place = divmod(i, len(x) // batch_size)
         if order is None or place == 0:
             order = _shuffle(jax.random.fold_in(key_order, epoch), len(x))
-        state = _step(state, x, y, order, rate(i), key_step, batch_size=batch_size, num_samples=num_samples)
+        rates = rate(i), natural_gradients
+        state = _step(state, x, y, order, rates, key_step, batch_size=batch_size, num_samples=num_samples)
         ending = i + 1 == steps or stop()
         if ending or (i + 1) % report_every == 0:
             check_failures(state.model, state.failures)
@@ -123,6 +132,27 @@ def _rate(learning_rate: Callable[[int], float] | float | None) -> Callable[[int
     return learning_rate if callable(learning_rate) else lambda t: learning_rate
 
 
+def _distributions(model: DeepGP) -> list[Any]:
+    """q(u) of each layer."""
+    return [layer.gp.q for layer in model.layers]
+
+
+def _natural_steps(model: DeepGP, gradient: DeepGP, size: Rate) -> list[Any]:
+    """q(u) of each layer a natural step further down the loss; a frozen one as it is."""
+    ascent = jax.tree.map(jnp.negative, gradient)
+    pairs = zip(_distributions(model), _distributions(ascent), strict=True)
+    return [natural_step(q, up, size) if jax.tree.leaves(q) else q for q, up in pairs]
+
+
+def _check_natural(model: DeepGP, size: float) -> None:
+    if not 0 < size <= 1:
+        raise ValueError(f"natural gradients with steps of {size} were asked for; give a size above 0 and at most 1")
+    if not all(isinstance(q, FullRank) for q in _distributions(model)):
+        raise ValueError(
+            "natural gradients need a full covariance of q(u), and this model is mean-field: leave one out"
+        )
+
+
 @functools.partial(jax.jit, static_argnames="num")
 def _shuffle(key: PRNGKeyArray, num: int) -> Int[Array, " num"]:
     return jax.random.permutation(key, num)
@@ -134,13 +164,13 @@ def _step(
     images: Shaped[Array, "N ..."],
     labels: Shaped[Array, "N ..."],
     order: Int[Array, " N"],
-    learning_rate: Float[Array, ""] | float,
+    rates: tuple[Rate, Rate | None],
     key: PRNGKeyArray,
     *,
     batch_size: int,
     num_samples: int,
 ) -> State:
-    """One step of Adam on the next batch of `order`."""
+    """One step on the next batch of `order`: Adam's, and of q(u) a natural one if there is a rate for it."""
     first = state.step % (len(order) // batch_size) * batch_size
     batch = jax.lax.dynamic_slice_in_dim(order, first, batch_size)
     parameters, constants = eqx.partition(state.model, trainable(state.model))
@@ -150,9 +180,12 @@ def _step(
         step_key = jax.random.fold_in(key, state.step)
         return -elbo(model, images[batch], labels[batch], len(images), key=step_key, num_samples=num_samples)
 
+    learning_rate, natural = rates
     value, gradient = jax.value_and_grad(loss)(parameters)
     direction, adam = _ADAM.update(gradient, state.adam)
     moved = jax.tree.map(lambda p, d: p - learning_rate * d, parameters, direction)
+    if natural is not None:
+        moved = eqx.tree_at(_distributions, moved, _natural_steps(parameters, gradient, natural))
     finite = all_finite(value, moved, adam)
     parameters, adam = jax.tree.map(
         lambda new, old: jnp.where(finite, new, old), (moved, adam), (parameters, state.adam)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -54,9 +55,21 @@ def load_tree(path: Path, like: Tree) -> Tree:
 
 def read_arrays(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
     """All tensors of a safetensors file by name, and the words beside them."""
+    with _opened(path) as file:
+        return {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}  # noqa: SIM118
+
+
+def read_words(path: Path) -> dict[str, str]:
+    """The words beside the tensors of a safetensors file."""
+    with _opened(path) as file:
+        return file.metadata() or {}
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Any]:
     try:
         with safe_open(path, framework="numpy") as file:
-            return {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}  # noqa: SIM118
+            yield file
     except SafetensorError as error:
         raise ValueError(f"{path} is no complete safetensors file ({error}); use another copy") from None
 

@@ -10,14 +10,14 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-import jax
 import numpy as np
 import pytest
 
 from tickgp.data.dataset import load_dataset
-from tickgp.gp.predict import predict
-from tickgp.training.config import Config, ModelConfig, TrainingConfig
-from tickgp.training.run import Finished, Stopped, execute, load_model, prepare
+from tickgp.runs.execute import Finished, Note, Report, Stopped, execute
+from tickgp.runs.folder import prepare
+from tickgp.runs.model_file import load_model
+from tickgp.training.config import Config, DataConfig, ModelConfig, TrainingConfig
 
 SMALL = Config(
     prediction_samples=5,
@@ -30,22 +30,16 @@ FLAGS = [
 ]
 
 
-def steps_of(folder: Path) -> list[int]:
-    return [json.loads(line)["step"] for line in (folder / "metrics.jsonl").read_text().splitlines()]
-
-
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("runs") / "run"
-    prepare(SMALL, folder)
-    *_, event = execute(folder, command="a command")
-    assert isinstance(event, Finished)
-    return folder
+def untimed(folder: Path) -> list[dict]:
+    """The lines of metrics.jsonl without their seconds: the only thing in which equal runs differ."""
+    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    assert all(line.pop("seconds") > 0 for line in lines)
+    return lines
 
 
 def test_the_folder_holds_what_the_contract_says(finished):
-    names = {"config.toml", "metrics.jsonl", "metrics.json", "model.safetensors", "manifest.json", "checkpoint"}
-    assert {path.name for path in finished.iterdir()} == names
+    names = {"config.toml", "metrics.jsonl", "metrics.json", "model.safetensors", "manifest.json", "report.html"}
+    assert {path.name for path in finished.iterdir()} - {"evaluations"} == {*names, "checkpoint"}
     metrics = json.loads((finished / "metrics.json").read_text())
     assert set(metrics) == {"model", "dataset", "steps", "elbo", "test", "interval"}
     assert (metrics["model"], metrics["dataset"], metrics["steps"]) == ("tick", "digits", 30)
@@ -54,10 +48,15 @@ def test_the_folder_holds_what_the_contract_says(finished):
     assert metrics["test"]["n"] == 360
     low, high = metrics["interval"]["top1_error"]
     assert low <= metrics["test"]["top1_error"] <= high
-    assert steps_of(finished) == [5, 10, 15, 20, 25, 30]
+    lines = untimed(finished)
+    assert [line["step"] for line in lines] == [5, 10, 15, 20, 25, 30]
+    assert all(set(line) == {"step", "elbo", "nll", "top1_error"} for line in lines)
+    assert lines[-1]["nll"] < lines[0]["nll"]
     manifest = json.loads((finished / "manifest.json").read_text())
     assert manifest["command"] == "a command"
     assert manifest["seconds"] > 0
+    assert len(manifest["dataset"]["sha256"]) == 64
+    assert manifest["git"] is None or len(manifest["git"].rstrip("+")) == 40
 
 
 def test_the_saved_model_predicts_as_the_metrics_say(finished):
@@ -65,8 +64,7 @@ def test_the_saved_model_predicts_as_the_metrics_say(finished):
     data = load_dataset("digits")
     assert trained.class_names == data.class_names
     assert trained.config == SMALL
-    key = jax.random.split(jax.random.key(0), 4)[2]
-    labels = predict(trained.model, data.test.images, key=key, num_samples=5).labels
+    labels = trained.predict(data.test.images).labels
     metrics = json.loads((finished / "metrics.json").read_text())
     assert np.mean(np.asarray(labels) != data.test.labels) == pytest.approx(metrics["test"]["top1_error"])
 
@@ -97,8 +95,36 @@ def test_max_seconds_stops_with_a_checkpoint(tmp_path):
     assert [path.name for path in (tmp_path / "run" / "checkpoint").iterdir()] == ["step-00000001.safetensors"]
 
 
+def test_an_elbo_at_rest_ends_training_and_stays_at_rest(tmp_path):
+    """With a rate of next to nothing the ELBO is noise around a constant, which soon fails to rise."""
+    training = replace(SMALL.training, learning_rate=1e-12, patience=10, max_steps=500)
+    prepare(replace(SMALL, training=training), tmp_path / "run")
+    for _ in range(2):
+        *_, note, event = execute(tmp_path / "run")
+        assert isinstance(event, Finished)
+        assert isinstance(note, Note)
+        assert note.text == f"the ELBO came to rest: training ends after {event.metrics['steps']} of 500 steps"
+    assert 20 <= event.metrics["steps"] < 500
+
+
+def test_validation_images_are_left_out_and_choose_the_threshold(tmp_path):
+    data = DataConfig(validation_share=0.25, train_images=500)
+    prepare(replace(SMALL, data=data, max_error=0.9), tmp_path / "run")
+    reports = [event for event in execute(tmp_path / "run") if isinstance(event, Report)]
+    assert len(reports) == 6
+    trained = load_model(tmp_path / "run")
+    assert trained.held_out.source == "validation"
+    own = load_dataset("digits", validation_share=0.25)
+    probabilities = np.asarray(trained.predict(own.validation.images).probabilities)
+    np.testing.assert_array_equal(trained.held_out.right, probabilities.argmax(axis=1) == own.validation.labels)
+    np.testing.assert_array_equal(trained.held_out.confidence, probabilities.max(axis=1))
+    kept = trained.held_out.confidence >= trained.threshold(0.5).threshold
+    assert np.mean(~trained.held_out.right[kept]) < 0.5
+
+
 def start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
     environment = {key: value for key, value in os.environ.items() if key != "XLA_FLAGS"}
+    environment["JAX_COMPILATION_CACHE_DIR"] = str(folder / "compiled")
     command = [sys.executable, "-m", "tickgp", "train", *arguments]
     return subprocess.Popen(
         command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=folder
@@ -142,7 +168,7 @@ def kill_and_resume(tmp_path: Path, kills: int) -> None:
     _, errors = process.communicate(timeout=120)
     assert process.returncode == 0, errors
     assert (tmp_path / "killed/metrics.json").read_bytes() == (tmp_path / "whole/metrics.json").read_bytes()
-    assert (tmp_path / "killed/metrics.jsonl").read_bytes() == (tmp_path / "whole/metrics.jsonl").read_bytes()
+    assert untimed(tmp_path / "killed") == untimed(tmp_path / "whole")
     assert json.loads(output) == json.loads((tmp_path / "whole/metrics.json").read_text())
 
 

@@ -1,0 +1,80 @@
+"""Results as a person reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from rich.table import Table
+
+if TYPE_CHECKING:
+    from tickgp.runs.compare import Compared
+    from tickgp.runs.predict import Answer
+
+
+def percent(share: float | None) -> str:
+    return "–" if share is None else f"{100 * share:.2f} %"
+
+
+def number(value: float | None, digits: int = 4) -> str:
+    return "–" if value is None else f"{value:.{digits}f}"
+
+
+def metrics_table(title: str, metrics: dict[str, Any]) -> Table:
+    """Error, NLL and ECE with their intervals."""
+    test, interval = metrics["test"], metrics["interval"]
+    table = Table("", "value", "95 % interval", title=f"{title}: {test['n']} test images")
+    rows: dict[str, tuple[str, Callable[[float | None], str]]] = {
+        "error": ("top1_error", percent),
+        "error of the best two": ("top2_error", percent),
+        "error of the best three": ("top3_error", percent),
+        "NLL (nats per image)": ("nll", number),
+        "NLL of the misses": ("nll_misses", number),
+        "calibration error (ECE)": ("ece", number),
+        "Brier score": ("brier", number),
+    }
+    for words, (name, show) in rows.items():
+        if test[name] is not None:
+            low, high = interval[name]
+            table.add_row(words, show(test[name]), f"{show(low)} to {show(high)}")
+    if metrics.get("elbo") is not None:
+        table.add_row("ELBO", number(metrics["elbo"], 1), "")
+    return table
+
+
+def strangeness_table(metrics: dict[str, Any]) -> Table:
+    """How well uncertainty tells the images from those of the run's own kind."""
+    title = f"telling {metrics['dataset']} from {metrics['trained_on']}"
+    table = Table("by", "AUROC", "false alarms at 95 % found", title=title)
+    for name, words in {"entropy": "entropy", "mutual_information": "mutual information"}.items():
+        table.add_row(words, number(metrics["auroc"][name]), percent(metrics["fpr95"][name]))
+    return table
+
+
+def answers_table(answers: list[Answer]) -> Table:
+    table = Table("image", "label", "probability", "entropy", "decides")
+    for answer in answers:
+        decides = {None: "?", True: "[bold]a person[/bold]", False: "the model"}[answer.hand_over]
+        table.add_row(answer.file, answer.label, percent(answer.probability), number(answer.entropy, 3), decides)
+    return table
+
+
+def comparison_table(runs: list[Compared]) -> Table:
+    table = Table("run", "model", "steps", "ELBO", "test error", "test NLL", "test ECE")
+    for run in runs:
+        scores = percent(run.test["top1_error"]), number(run.test["nll"]), number(run.test["ece"])
+        table.add_row(run.run, run.model, str(run.steps), number(run.elbo, 1), *scores)
+    return table
+
+
+def data_table() -> Table:
+    """The datasets that have a name, and the two kinds of one's own."""
+    from tickgp.data.catalogue import CATALOGUE
+
+    table = Table("name", "what", "train", "test", "image", "classes")
+    for name, entry in CATALOGUE.items():
+        size = "×".join(map(str, entry.image))
+        table.add_row(name, entry.about, str(entry.train), str(entry.test), size, str(len(entry.class_names)))
+    table.add_row("folder:PATH", "a folder of images, one subfolder for each class", "", "", "", "")
+    table.add_row("npz:FILE", "arrays x and y in a NumPy file", "", "", "", "")
+    return table

@@ -1,0 +1,191 @@
+"""What is done with a finished run: evaluate, predict, compare, info, report; and the list of datasets."""
+
+from __future__ import annotations
+
+import csv
+import json as json_module
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from rich.console import Console
+from tyro.conf import Positional, arg
+
+from tickgp.cli.device import Device, set_up
+from tickgp.cli.tables import (
+    answers_table,
+    comparison_table,
+    data_table,
+    metrics_table,
+    strangeness_table,
+)
+from tickgp.training.config import DataConfig
+
+if TYPE_CHECKING:
+    from tickgp.evaluation.handover import Threshold
+    from tickgp.runs.model_file import TrainedModel
+    from tickgp.runs.predict import Answer
+
+Run = Positional[Annotated[Path, arg(metavar="RUN", help="Folder of a finished run.")]]
+Json = Annotated[bool, arg(help="Print one JSON object and nothing else.")]
+Where = Annotated[Device, arg(help="Where to compute; by default a GPU if there is one.")]
+
+
+def evaluate(
+    run: Run,
+    /,
+    dataset: Annotated[
+        str | None, arg(metavar="NAME", help="What `tickgp data` lists; by default the run's own.")
+    ] = None,
+    data_dir: Annotated[Path | None, arg(metavar="DIR", help="Folder with the publishers' files.")] = None,
+    grey: Annotated[bool, arg(help="Take colour images as grey ones.")] = False,
+    skip_bad_images: Annotated[bool, arg(help="Leave out images of a folder that cannot be read.")] = False,
+    json: Json = False,
+    device: Where = None,
+) -> None:
+    """Metrics of a run on its test images, or on data it was not trained on."""
+    _compute_like(run, device)
+    from tickgp.runs.evaluate import evaluate_run
+    from tickgp.training.toml import read_config
+
+    name = dataset or read_config(run / "config.toml").data.dataset
+    options = DataConfig(dataset=name, data_dir=data_dir, grey=grey, skip_bad_images=skip_bad_images)
+    evaluation = evaluate_run(run, options)
+    metrics, console = evaluation.metrics, _console(json)
+    for note in evaluation.notes:
+        _say(console, note)
+    if json:
+        print(json_module.dumps(metrics))
+        return
+    if metrics["test"] is not None:
+        console.print(metrics_table(f"{metrics['model']} on {metrics['dataset']}", metrics))
+    if "auroc" in metrics:
+        console.print(strangeness_table(metrics))
+
+
+def predict(
+    run: Run,
+    images: Positional[Annotated[tuple[Path, ...], arg(metavar="IMAGE|DIR", help="Images, or folders of them.")]],
+    /,
+    max_error: Annotated[
+        float | None, arg(help="Error allowed where the model decides by itself; by default the run's, 0.01 at first.")
+    ] = None,
+    confidence: Annotated[
+        float | None, arg(help="Confidence with which the error stays below; by default the run's, 0.95 at first.")
+    ] = None,
+    csv: Annotated[bool, arg(help="Print comma-separated values and nothing else.")] = False,
+    json: Json = False,
+    skip_bad_images: Annotated[bool, arg(help="Leave out images that cannot be read.")] = False,
+    device: Where = None,
+) -> None:
+    """What images show, how sure the model is, and whether to hand them over to a person."""
+    if csv and json:
+        raise ValueError("both --csv and --json were given; choose one")
+    from tickgp.runs.predict import find_pictures, predict_files
+
+    files = find_pictures(images)
+    _compute_like(run, device)
+    from tickgp.runs.model_file import load_model
+
+    trained, console = load_model(run), _console(csv or json)
+    threshold = _threshold(trained, max_error, confidence)
+    level = None if isinstance(threshold, str) else threshold.threshold
+    answers, problems = predict_files(trained, files, threshold=level, skip_bad_images=skip_bad_images)
+    for problem in problems:
+        _say(console, f"left out: {problem}")
+    if json:
+        chosen = {"threshold": None, "reason": threshold} if isinstance(threshold, str) else asdict(threshold)
+        print(json_module.dumps({"images": [asdict(answer) for answer in answers], "hand_over": chosen}))
+    elif csv:
+        _print_csv(answers)
+    else:
+        console.print(answers_table(answers))
+        _say(console, _promise(threshold, answers))
+
+
+def compare(
+    runs: Positional[Annotated[tuple[Path, ...], arg(metavar="RUN", help="Folders of finished runs.")]],
+    /,
+    json: Json = False,
+) -> None:
+    """Runs in the order of their ELBO, which needs no held-out images, with their test metrics beside it."""
+    from tickgp.runs.compare import NO_ELBO, compare_runs
+
+    compared, console = compare_runs(runs), _console(json)
+    if json:
+        print(json_module.dumps({"runs": [asdict(run) for run in compared]}))
+        return
+    console.print(comparison_table(compared))
+    if any(run.elbo is None for run in compared):
+        _say(console, NO_ELBO)
+
+
+def info(run: Run, /, json: Json = False) -> None:
+    """What a run has learned, in words."""
+    _compute_like(run, "cpu")
+    from tickgp.evaluation.words import describe
+    from tickgp.runs.model_file import load_model
+
+    trained, console = load_model(run), _console(json)
+    facts = [(fact.topic, fact.text) for fact in describe(trained.model)]
+    facts.append(("Hand-over", _promise(trained.threshold_or_reason(), [])))
+    if json:
+        print(json_module.dumps(dict(facts)))
+        return
+    for topic, text in facts:
+        console.print(f"[bold]{topic}[/bold]: {text}", highlight=False)
+
+
+def report(run: Run, /, device: Where = None) -> None:
+    """Make the report of a run anew: report.html in its folder."""
+    _compute_like(run, device)
+    from tickgp.runs.report import make_report
+
+    _say(_console(False), f"the report is {make_report(run)}")
+
+
+def data() -> None:
+    """List the datasets."""
+    Console().print(data_table())
+
+
+def _compute_like(run: Path, device: Device) -> None:
+    """With the precision that the model of this run was trained in."""
+    from tickgp.runs.model_file import is_float64
+
+    set_up(device, float64=is_float64(run))
+
+
+def _console(machine: bool) -> Console:
+    """Where to talk to a person: not on standard output, when that is read by a machine."""
+    return Console(stderr=machine)
+
+
+def _say(console: Console, text: str) -> None:
+    console.print(text, highlight=False, soft_wrap=True, markup=False)
+
+
+def _threshold(trained: TrainedModel, max_error: float | None, confidence: float | None) -> Threshold | str:
+    """What was asked for must be had; what was not may be missing, with a reason."""
+    asked = max_error is not None or confidence is not None
+    return trained.threshold(max_error, confidence) if asked else trained.threshold_or_reason()
+
+
+def _promise(threshold: Threshold | str, answers: list[Answer]) -> str:
+    if isinstance(threshold, str):
+        return f"No image can be decided by the model alone: {threshold}."
+    person = sum(bool(answer.hand_over) for answer in answers)
+    counted = f"{person} of {len(answers)} images are for a person. " if answers else ""
+    return (
+        f"{counted}The model decides where it is at least {100 * threshold.threshold:.2f} % sure; of such images it "
+        f"gets at most {100 * threshold.max_error:g} % wrong, with {100 * threshold.level:g} % confidence, if new "
+        f"images are like the {threshold.held_out} held-out ones, of which it decided {100 * threshold.kept:.0f} %."
+    )
+
+
+def _print_csv(answers: list[Answer]) -> None:
+    names = ("file", "label", "probability", "entropy", "mutual_information", "hand_over")
+    writer = csv.writer(sys.stdout)
+    writer.writerow(names)
+    writer.writerows([getattr(answer, name) for name in names] for answer in answers)

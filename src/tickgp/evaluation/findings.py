@@ -1,0 +1,124 @@
+"""What the test images say of a model, in plain words: numbers first, no more certain than the data allow."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool, Float
+
+from tickgp.evaluation.handover import Threshold, hand_over, upper_bound
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A number to remember, what it counts, and a sentence that says what it means and how sure it is."""
+
+    number: str
+    unit: str
+    text: str
+
+
+def mistakes(metrics: dict[str, Any]) -> Finding:
+    """How many new images are labelled wrongly, from metrics.json."""
+    error, n, interval = metrics["test"]["top1_error"], metrics["test"]["n"], metrics["interval"].get("top1_error")
+    if error == 0:
+        # Resamples of no misses have no misses: an exact bound says what n right images are worth.
+        most = per_hundred(float(upper_bound(0, n)))
+        text = f"{no_misses(n)} Of 100 new ones up to {most} could be (95 % confidence)."
+    else:
+        between = ""
+        if interval is not None:
+            between = f" (between {per_hundred(interval[0])} and {per_hundred(interval[1])}, 95 % interval)"
+        text = f"Of 100 new images about {per_hundred(error)} are labelled wrongly{between}."
+    return Finding(per_hundred(error), "of 100 images wrong", text)
+
+
+def no_misses(n: int) -> str:
+    """What to say instead of a share of 0."""
+    return "The one test image was labelled right." if n == 1 else f"None of {n:,} test images was labelled wrongly."
+
+
+def calibration(confidence: Float[np.ndarray, " N"], right: Bool[np.ndarray, " N"]) -> Finding:
+    """Whether it is right as often as it says."""
+    said, was = float(confidence.mean()), float(right.mean())
+    low, high = share_interval(int(right.sum()), len(right))
+    if said < low:
+        verdict = "It is right more often than it says: it is underconfident."
+    elif said > high:
+        verdict = "It is right less often than it says: it is overconfident."
+    else:
+        verdict = f"On {counted(len(right), 'image')} no over- or underconfidence can be seen."
+    text = f"On average it gives its answer {percent(said)}, and it is right {percent(was)} of the time. {verdict}"
+    return Finding(percent(said), f"sure, {percent(was)} right", f"{text}{_when_it_says(confidence, right)}")
+
+
+def _when_it_says(confidence: np.ndarray, right: np.ndarray, level: float = 0.9, within: float = 0.05) -> str:
+    """A sentence about the images with a confidence near `level`; nothing when they are too few to tell."""
+    near = np.abs(confidence - level) <= within
+    if near.sum() < 10:
+        return ""
+    count, hits = int(near.sum()), int(right[near].sum())
+    low, high = (percent(share) for share in share_interval(hits, count))
+    return (
+        f" When it says {100 * level:g} % (give or take {100 * within:g}), it is right {percent(hits / count)} of the "
+        f"time ({hits:,} of {count:,} images; between {low} and {high}, 95 % interval)."
+    )
+
+
+def handing_over(threshold: Threshold | str, source: str) -> Finding:
+    """How much it can decide itself when few mistakes are allowed, or why that cannot be said."""
+    if isinstance(threshold, str):
+        return Finding("—", "no threshold", f"When to ask a person could not be settled: {threshold}.")
+    kept, over = percent(threshold.kept), percent(1 - threshold.kept)
+    rest = f"and hands {over} over to a person" if threshold.kept < 1 else "and hands none over"
+    text = (
+        f"If it may be wrong at most {_at_most(threshold.max_error)} that it decides itself, it decides {kept} of all "
+        f"images {rest}. It asks when its confidence is below {threshold.threshold:.3g}. The limit holds with "
+        f"{100 * threshold.level:g} % confidence for images like the {threshold.held_out:,} {source} images on which "
+        "this was chosen."
+    )
+    return Finding(kept, "decided without help", text)
+
+
+def handed_over(
+    threshold: Threshold, confidence: Float[np.ndarray, " N"], right: Bool[np.ndarray, " N"]
+) -> tuple[float, float | None]:
+    """Share of the images that goes to a person, and the share of wrong ones among the rest (None without a rest)."""
+    asked = hand_over(confidence, threshold.threshold)
+    return float(asked.mean()), None if asked.all() else float((~right[~asked]).mean())
+
+
+def share_interval(hits: int, n: int, level: float = 0.95) -> tuple[float, float]:
+    """Clopper-Pearson: the shares that `hits` of `n` do not contradict."""
+    side = (1 + level) / 2
+    return 1 - float(upper_bound(n - hits, n, side)), float(upper_bound(hits, n, side))
+
+
+def percent(share: float) -> str:
+    """0.834 as '83 %'; more digits near 0 and 1, where they matter, and never 100 % for less than all."""
+    hundredth = 100 * share
+    if hundredth in (0, 100):
+        return f"{hundredth:.0f} %"
+    if hundredth > 90:
+        return f"{min(round(hundredth, 1), 99.9)} %"
+    return f"{hundredth:.0f} %" if hundredth >= 9.95 else f"{per_hundred(share)} %"
+
+
+def counted(n: int, thing: str) -> str:
+    """'1 image', '2 images'."""
+    return f"{n:,} {thing}" if n == 1 else f"{n:,} {thing}s"
+
+
+def per_hundred(share: float) -> str:
+    """0.0111 as '1.1': how many of a hundred."""
+    hundredth = 100 * share
+    return f"{hundredth:.1f}" if hundredth >= 0.095 else f"{hundredth:.1g}"
+
+
+def _at_most(max_error: float) -> str:
+    once = 1 / max_error
+    if abs(once - round(once)) < 1e-6 * once:
+        return f"once in {round(once):,} images"
+    return f"in {percent(max_error)} of the images"

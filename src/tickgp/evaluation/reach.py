@@ -1,0 +1,54 @@
+"""How far likeness reaches: how much responses agree by how different patches are, and by how far they are apart."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from tickgp.gp.convolution import Convolutional, MultiOutputConvolutional
+from tickgp.gp.kernels import AbstractKernel, expected_crossings
+from tickgp.gp.layers import Layer
+from tickgp.gp.patches import PatchGrid
+
+PatchCovariance = Convolutional | MultiOutputConvolutional
+
+
+def agreement(kernel: AbstractKernel, offsets: Float[np.ndarray, "T D"]) -> Float[np.ndarray, " T"]:
+    """k(0, offset) / k(0, 0): how far the values of a path at two points that lie so apart agree, between 0 and 1."""
+    return np.asarray(_agreement(kernel, jnp.asarray(offsets, float)), float)
+
+
+@eqx.filter_jit
+def _agreement(kernel: AbstractKernel, offsets: Float[Array, "T D"]) -> Float[Array, " T"]:
+    origin = jnp.zeros((1, offsets.shape[1]))
+    return kernel(origin, offsets)[0] / kernel.diag(origin)[0]
+
+
+def half_way(kernel: AbstractKernel, direction: Iterable[float]) -> float | None:
+    """How many times `direction` two points must be apart until they agree to a half only; None if they always do."""
+    steps = np.geomspace(1e-3, 1e4, 1401)
+    share = agreement(kernel, steps[:, None] * np.asarray(list(direction)))
+    if not (share < 0.5).any():
+        return None
+    first = max(int(np.argmax(share < 0.5)), 1)
+    return float(np.interp(0.5, share[[first, first - 1]], steps[[first, first - 1]]))
+
+
+def crossings_across(kernel: AbstractKernel, grid: PatchGrid) -> tuple[float, float]:
+    """How often a response is expected to change sign down the height of the image, and across its width."""
+    down, across = np.broadcast_to(np.asarray(expected_crossings(kernel), float), (2,))
+    return float(down) * grid.image_shape[0], float(across) * grid.image_shape[1]
+
+
+def locations(covariances: Sequence[PatchCovariance]) -> list[AbstractKernel]:
+    """Their location kernels, of those that have one."""
+    return [k.response.location for k in covariances if k.response.location is not None]
+
+
+def located_kernels(layer: Layer) -> list[AbstractKernel]:
+    """The location kernels of a layer: one, or one for each latent; none when places do not matter."""
+    return locations([k for k in layer.gp.kernel.covariances if isinstance(k, PatchCovariance)])

@@ -1,0 +1,224 @@
+"""The model in plain words: what it looks at, what it has learned about places, how it turns scores into labels."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from tickgp.evaluation.reach import PatchCovariance, agreement, crossings_across, half_way, locations
+from tickgp.gp.convolution import Convolutional, MultiOutputConvolutional
+from tickgp.gp.covariances import AbstractCovariance, Pointwise
+from tickgp.gp.inducing import AbstractInducing, InducingPatches
+from tickgp.gp.kernels import AbstractKernel
+from tickgp.gp.layers import Layer
+from tickgp.gp.likelihoods import AbstractLikelihood, Bernoulli, Gaussian, RobustMax, Softmax
+from tickgp.gp.means import Identity, IdentityConv, Linear
+from tickgp.gp.models import DeepGP
+from tickgp.gp.params import trainable
+from tickgp.gp.patches import PatchGrid
+
+Pair = tuple[AbstractCovariance, AbstractInducing]
+
+
+@dataclass(frozen=True)
+class Fact:
+    """A thing worth knowing of a model: what it is about, in a word or two, and a sentence or more."""
+
+    topic: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.topic}: {self.text}"
+
+
+def describe(model: DeepGP) -> list[Fact]:
+    """The model, layer by layer, in the order the data flows."""
+    depth = len(model.layers)
+    facts = [Fact("Model", _overview(model))]
+    for i, layer in enumerate(model.layers, start=1):
+        prefix = "" if depth == 1 else f"Layer {i} of {depth}, "
+        for fact in _layer(layer):
+            topic = prefix + fact.topic.lower() if prefix else fact.topic
+            facts.append(Fact(topic, fact.text))
+    return [*facts, Fact("Labels", _likelihood(model.likelihood))]
+
+
+def _overview(model: DeepGP) -> str:
+    depth, first = len(model.layers), model.layers[0].gp.kernel.covariances[0]
+    numbers = sum(x.size for x in jax.tree.leaves(eqx.filter(model, trainable(model))))
+    what = "A Gaussian process" if depth == 1 else f"A deep Gaussian process of {depth} layers, one after the other,"
+    scaled = "" if model.standardise is None else ", and are standardised first"
+    pixels = f"Pixels go from 0 to 1{scaled}."
+    return f"{what} for {_input(first, model.layers[0])}. {pixels} Training sets {numbers:,} numbers in it."
+
+
+def _input(covariance: AbstractCovariance, layer: Layer) -> str:
+    match covariance:
+        case Convolutional() | MultiOutputConvolutional():
+            return _images(covariance.grid.image_shape)
+        case Pointwise():
+            return f"inputs of {layer.gp.inducing[0].Z.value.shape[1]:,} numbers each"
+    return "images"
+
+
+def _images(shape: tuple[int, ...]) -> str:
+    H, W, C = shape
+    channels = {1: "one channel (grey)", 3: "three channels (colour)"}.get(C, f"{C} channels")
+    return f"images of {H}×{W} pixels with {channels}"
+
+
+def _layer(layer: Layer) -> Iterator[Fact]:
+    covariances, inducing, mixing = layer.gp.kernel.covariances, layer.gp.inducing, layer.gp.kernel.mixing
+    kinds: dict[Any, list[Pair]] = {}
+    for i, covariance in enumerate(covariances):
+        kinds.setdefault(_kind(covariance), []).append((covariance, inducing[i % len(inducing)]))
+    for kind, alike in kinds.items():
+        if len(kinds) > 1:
+            yield Fact("Kind", f"{len(alike)} of its latent functions are of the kind {kind[0]}:")
+        yield from _facts(alike, layer)
+    if len(covariances) > 1:
+        yield Fact("Kernels", f"Each of its {len(covariances)} latent functions has its own kernel.")
+    if mixing is not None:
+        yield Fact("Mixing", f"Its {mixing.shape[0]} outputs are mixtures of {mixing.shape[1]} latent functions.")
+
+
+def _kind(covariance: AbstractCovariance) -> tuple[Any, ...]:
+    """What must be equal for two covariances to be described together."""
+    name = type(covariance).__name__
+    if isinstance(covariance, PatchCovariance):
+        return name, covariance.grid, covariance.response.location is None
+    return (name,)
+
+
+def _facts(pairs: list[Pair], layer: Layer) -> Iterator[Fact]:
+    alike, inducing = [covariance for covariance, _ in pairs], pairs[0][1]
+    match alike[0]:
+        case Convolutional() | MultiOutputConvolutional():
+            yield from _patch_facts([k for k in alike if isinstance(k, PatchCovariance)], layer, inducing)
+        case Pointwise():
+            kernels = [k.kernel for k in alike if isinstance(k, Pointwise)]
+            yield Fact("Input", _whole(layer))
+            yield Fact("Memory", f"What it has learned is kept as its values at {inducing.num_inducing:,} points.")
+            yield Fact("Likeness", _likeness(kernels, inducing.Z.value.shape[1], "inputs", "number"))
+        case other:
+            yield Fact("Prior", f"A prior of its own kind, {type(other).__name__}, of which nothing is known here.")
+
+
+def _patch_facts(alike: list[PatchCovariance], layer: Layer, inducing: AbstractInducing) -> Iterator[Fact]:
+    grid = alike[0].grid
+    yield Fact("Patches", _patches(alike[0], layer))
+    yield Fact("Memory", _memory(inducing))
+    numbers = "pixel" if grid.image_shape[2] == 1 else "number"
+    yield Fact("Likeness", _likeness([k.response.patch for k in alike], grid.patch_length, "patches", numbers))
+    yield Fact("Places", _places(locations(alike), grid))
+    if isinstance(alike[0], Convolutional):
+        yield Fact("Weights", _weights([k for k in alike if isinstance(k, Convolutional)]))
+
+
+def _patches(covariance: PatchCovariance, layer: Layer) -> str:
+    grid = covariance.grid
+    (h, w), (sy, sx) = grid.patch_shape, grid.stride
+    step = f"{sy}" if sy == sx else f"{sy} down and {sx} across"
+    apart = f"{grid.num_patches:,} patches of {h}×{w} pixels, in steps of {step}"
+    if isinstance(covariance, Convolutional):
+        outputs = layer.output_shape[0]
+        each = "its score" if outputs == 1 else f"each of its {outputs} scores"
+        return f"It sees {apart}; {each} is a weighted average of the responses to all of them."
+    rows, columns, channels = layer.output_shape
+    said = f"It turns {_images(grid.image_shape)} into {_images((rows, columns, channels))}"
+    around = ", added to the pixel at the middle of the patch" if isinstance(layer.mean, IdentityConv) else ""
+    return f"{said}: each new pixel is the response to one of {apart}{around}."
+
+
+def _memory(inducing: AbstractInducing) -> str:
+    located = isinstance(inducing, InducingPatches) and inducing.places is not None
+    where = ", each with a place in the image" if located else ""
+    return f"What it has learned is kept as its responses to {inducing.num_inducing:,} inducing patches{where}."
+
+
+def _whole(layer: Layer) -> str:
+    means = {Linear: ", added to a linear summary of it", Identity: ", added to the input itself"}
+    size, added = math.prod(layer.output_shape), means.get(type(layer.mean), "")
+    return f"It sees each input as a whole, and gives {size} {'number' if size == 1 else 'numbers'} for it{added}."
+
+
+def _likeness(kernels: list[AbstractKernel], length: int, things: str, number: str) -> str:
+    """How different two patches may be and still get like responses. The difference is the same in every pixel."""
+    halves = [half for k in kernels if (half := half_way(k, [1.0] * length)) is not None]
+    if not halves:
+        return f"The responses to any two {things} agree to more than a half."
+    spread = [float(np.sqrt(k.diag(jnp.zeros((1, length)))[0])) for k in kernels]
+    return (
+        f"The responses to two {things} agree to a half when they differ by {_range(halves, '{:.2g}')} in every "
+        f"{number}, and to less when they differ by more. With no image seen, a response "
+        f" would lie within ±{_range([2 * s for s in spread], '{:.2g}')} (19 times of 20)."
+    )
+
+
+def _places(locations: list[AbstractKernel], grid: PatchGrid) -> str:
+    """How far a patch's meaning reaches."""
+    if not locations:
+        return "The response is translation invariant: a patch means the same wherever it stands."
+    last = max(1, (grid.columns - 1) * grid.stride[1])
+    apart = [agreement(k, np.array([[0.0, 1.0], [0.0, float(last)]])) for k in locations]
+    near, far = (_range([100 * a[i] for a in apart], "{:.0f}") for i in (0, 1))
+    halves = [half for k in locations if (half := half_way(k, (0.0, 1.0))) is not None]
+    mid = f"to a half at {_range(halves, '{:.2g}')} pixels, " if halves else ""
+    crossings = [crossings_across(k, grid)[1] for k in locations]
+    return (
+        f"The response to a patch changes with its place. Two equal patches 1 pixel apart agree to {near} %, {mid}"
+        f"and to {far} % at opposite sides of the image ({last} pixels). {_signs(crossings)}"
+    )
+
+
+def _signs(crossings: list[float]) -> str:
+    if not all(map(math.isfinite, crossings)):
+        return "It is rough: it may change its sign any number of times within a pixel."
+    return (
+        f"It is expected to change its sign {_range(crossings, '{:.2g}')} times across the width of the image "
+        "(expected zero crossings)."
+    )
+
+
+def _weights(alike: Sequence[Convolutional]) -> str:
+    weights = [np.asarray(k.weights.value) for k in alike if k.weights is not None]
+    if not weights:
+        return "All patches count the same."
+    low, high = min(w.min() for w in weights), max(w.max() for w in weights)
+    if high - low < 1e-3:
+        return f"All patches count the same, with a weight of {low:.2f}."
+    row, column = alike[0].grid.corners(np.asarray(np.argmax(sum(np.abs(w) for w in weights))))
+    return (
+        f"The weights of the patches go from {low:.2f} to {high:.2f}; the one that counts most has its upper-left "
+        f"corner in row {row}, column {column}."
+    )
+
+
+def _likelihood(likelihood: AbstractLikelihood) -> str:
+    match likelihood:
+        case Softmax():
+            return f"The scores of the {likelihood.classes} classes become probabilities by a softmax."
+        case RobustMax():
+            return (
+                f"The class with the highest of {likelihood.classes} scores is the label, but for a share of "
+                f"{likelihood.epsilon:g} of labels that are taken to be wrong."
+            )
+        case Bernoulli():
+            return "There are two classes and one score; the higher it is, the likelier is the second class (probit)."
+        case Gaussian():
+            noise = float(np.sqrt(likelihood.variance.value))
+            return f"A regression: {likelihood.outputs} numbers, with noise of standard deviation {noise:.2g}."
+    return f"Labels are given by the likelihood {type(likelihood).__name__}."
+
+
+def _range(values: list[float], form: str) -> str:
+    """One number, or the least and the largest of several that differ."""
+    low, high = form.format(min(values)), form.format(max(values))
+    return low if low == high else f"{low} to {high}"

@@ -1,0 +1,110 @@
+import numpy as np
+import pytest
+
+from tickgp.evaluation.findings import (
+    calibration,
+    counted,
+    handed_over,
+    handing_over,
+    mistakes,
+    per_hundred,
+    percent,
+    share_interval,
+)
+from tickgp.evaluation.handover import Threshold
+
+
+def metrics(error, n=1000, interval=(0.003, 0.022)):
+    return {"test": {"n": n, "top1_error": error}, "interval": {"top1_error": list(interval)} if interval else {}}
+
+
+def threshold(**changes):
+    values = {"threshold": 0.62, "max_error": 0.01, "level": 0.95, "kept": 0.83, "held_out": 500, "errors": 1}
+    return Threshold(**{**values, "bound": 0.0099, **changes})
+
+
+@pytest.mark.parametrize(
+    ("share", "words"),
+    [
+        (0.0, "0 %"),
+        (1.0, "100 %"),
+        (0.834, "83 %"),
+        (0.0999, "10 %"),
+        (0.0111, "1.1 %"),
+        (0.0004, "0.04 %"),
+        (0.967, "96.7 %"),
+        (0.99999, "99.9 %"),
+    ],
+)
+def test_percent(share, words):
+    assert percent(share) == words
+
+
+def test_counts():
+    assert [per_hundred(share) for share in (0.0, 0.0111, 0.0005, 0.5)] == ["0", "1.1", "0.05", "50.0"]
+    assert [counted(n, "image") for n in (1, 2, 12345)] == ["1 image", "2 images", "12,345 images"]
+
+
+def test_mistakes():
+    found = mistakes(metrics(0.011))
+    assert found.number == "1.1"
+    assert found.text == "Of 100 new images about 1.1 are labelled wrongly (between 0.3 and 2.2, 95 % interval)."
+    assert "between" not in mistakes(metrics(0.011, interval=None)).text
+
+
+def test_no_mistakes_prove_little():
+    """The rule of three: none of n wrong leaves up to 3/n."""
+    text = mistakes(metrics(0.0, n=300, interval=(0, 0))).text
+    assert "None of 300 test images" in text
+    assert "up to 1.0 could be" in text
+    assert mistakes(metrics(0.0, n=1)).text.startswith("The one test image was labelled right.")
+
+
+@pytest.mark.parametrize(
+    ("said", "right", "verdict"),
+    [(0.95, 700, "overconfident"), (0.6, 900, "underconfident"), (0.8, 805, "can be seen")],
+)
+def test_over_and_underconfidence(said, right, verdict):
+    text = calibration(np.full(1000, said), np.arange(1000) < right).text
+    assert verdict in text
+    assert f"gives its answer {percent(said)}, and it is right {percent(right / 1000)}" in text
+
+
+def test_what_it_is_worth_when_it_says_ninety_percent():
+    confidence = np.concatenate([np.full(50, 0.9), np.full(50, 0.3)])
+    right = np.concatenate([np.arange(50) < 40, np.zeros(50, bool)])
+    text = calibration(confidence, right).text
+    low, high = share_interval(40, 50)
+    assert "When it says 90 % (give or take 5), it is right 80 % of the time (40 of 50 images;" in text
+    assert f"between {percent(low)} and {percent(high)}" in text
+    assert "When it says" not in calibration(confidence[45:], right[45:]).text
+
+
+def test_share_interval_is_clopper_pearson():
+    assert share_interval(8, 10) == pytest.approx((0.4439, 0.9748), abs=1e-4)
+    assert share_interval(0, 10)[0] == 0
+    assert share_interval(10, 10)[1] == 1
+
+
+def test_handing_over():
+    found = handing_over(threshold(), "validation")
+    assert found.number == "83 %"
+    assert found.text.startswith(
+        "If it may be wrong at most once in 100 images that it decides itself, it decides 83 % of all images and hands "
+        "17 % over to a person."
+    )
+    assert "below 0.62" in found.text
+    assert "500 validation images" in found.text
+    assert "in 3.0 % of the images" in handing_over(threshold(max_error=0.03), "test").text
+    assert "hands none over" in handing_over(threshold(kept=1.0), "test").text
+
+
+def test_the_reason_why_there_is_no_threshold_is_given():
+    found = handing_over("50 held-out images cannot show that", "test")
+    assert "50 held-out images cannot show that" in found.text
+
+
+def test_handed_over():
+    confidence, right = np.array([0.9, 0.7, 0.62, 0.5]), np.array([True, False, True, False])
+    assert handed_over(threshold(), confidence, right) == pytest.approx((0.25, 1 / 3))
+    assert handed_over(threshold(threshold=0.95), confidence, right) == (1.0, None)

@@ -1,0 +1,176 @@
+import math
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from gp import tiny
+
+from tickgp.evaluation.reach import agreement, crossings_across, half_way
+from tickgp.evaluation.words import Fact, describe
+from tickgp.gp.builders import as_pixels
+from tickgp.gp.convolution import Convolutional, PatchResponse
+from tickgp.gp.covariances import AbstractCovariance, Pointwise
+from tickgp.gp.images import Standardise
+from tickgp.gp.kernels import Matern12, Matern32, SquaredExponential
+from tickgp.gp.likelihoods import Bernoulli, Gaussian, RobustMax, Softmax
+from tickgp.gp.multioutput import LinearCoregionalization, Separate
+from tickgp.gp.params import Real, trainable
+from tickgp.gp.patches import PatchGrid
+
+H, W, _ = tiny.SHAPE
+
+
+def facts(model):
+    return {fact.topic: fact.text for fact in describe(model)}
+
+
+def with_prior(model, kernel):
+    return eqx.tree_at(lambda m: m.layers[-1].gp.kernel, model, kernel)
+
+
+@pytest.fixture(scope="module")
+def tick():
+    location = SquaredExponential(1.0, 2.0)
+    return tiny.build("tick", Softmax(3), location=location, variance=4.0, lengthscale=1.5)
+
+
+def test_a_fact_reads_as_a_line():
+    assert str(Fact("Labels", "Two classes.")) == "Labels: Two classes."
+
+
+def test_places_of_a_squared_exponential(tick):
+    """exp(−d²/2ℓ²) with ℓ = 2 at 1 pixel and at the 2 pixels between the outer patches; W/(πℓ) changes of sign."""
+    text = facts(tick)["Places"]
+    assert f"1 pixel apart agree to {100 * math.exp(-1 / 8):.0f} %" in text
+    assert f"to a half at {2 * math.sqrt(2 * math.log(2)):.2g} pixels" in text
+    assert f"to {100 * math.exp(-4 / 8):.0f} % at opposite sides of the image (2 pixels)" in text
+    assert f"change its sign {W / (math.pi * 2):.2g} times across the width" in text
+
+
+def test_likeness_of_a_squared_exponential(tick):
+    """Nine pixels that differ by c are 3c apart: exp(−9c²/2ℓ²) = ½. Two standard deviations are 2√4."""
+    text = facts(tick)["Likeness"]
+    assert f"differ by {1.5 * math.sqrt(2 * math.log(2)) / 3:.2g} in every pixel" in text
+    assert "±4 (19 times of 20)" in text
+
+
+def test_patches_memory_and_size(tick):
+    said = facts(tick)
+    assert "12 patches of 3×3 pixels, in steps of 1" in said["Patches"]
+    assert "each of its 3 scores" in said["Patches"]
+    assert "6 inducing patches, each with a place" in said["Memory"]
+    assert "images of 6×5 pixels with one channel (grey)" in said["Model"]
+    # Z 6·9, places 6·2, weights 12, kernel: 2 and 2, q: 3 classes with 6 means and 36 of the factor
+    assert f"sets {54 + 12 + 12 + 4 + 3 * (6 + 36)} numbers" in said["Model"]
+    assert sum(int(np.size(leaf)) for leaf in eqx.filter(tick, trainable(tick)).layers[0].gp.q.q_mu.raw) == 18
+
+
+def test_conv_is_invariant():
+    said = facts(tiny.build("conv", Softmax(3)))
+    assert "translation invariant: a patch means the same wherever it stands" in said["Places"]
+    assert said["Memory"].endswith("6 inducing patches.")
+
+
+def test_weights(tick):
+    assert facts(tick)["Weights"] == "All patches count the same, with a weight of 1.00."
+    w = jnp.arange(12.0) / 10
+    moved = eqx.tree_at(lambda m: m.layers[-1].gp.kernel.covariance.weights, tick, Real(w))
+    assert "go from 0.00 to 1.10" in facts(moved)["Weights"]
+    assert "row 3, column 2" in facts(moved)["Weights"]
+    assert facts(tiny.build("tick", Softmax(3), weights=False))["Weights"] == "All patches count the same."
+
+
+def test_rough_paths_change_sign_without_end():
+    model = tiny.build("tick", Softmax(3), location=Matern12(1.0, 3.0))
+    assert "any number of times" in facts(model)["Places"]
+
+
+@pytest.mark.parametrize("name", ["deep_se", "deep_conv", "deep_tick"])
+def test_deep_models_speak_of_each_layer(name):
+    said = facts(tiny.build(name, Softmax(3)))
+    assert "A deep Gaussian process of 2 layers" in said["Model"]
+    assert "Layer 1 of 2, memory" in said
+    assert "Layer 2 of 2, likeness" in said
+    if name != "deep_se":
+        hidden = said["Layer 1 of 2, patches"]
+        assert "into images of 4×3 pixels with 2 channels" in hidden
+        assert "added to the pixel at the middle of the patch" in hidden
+        assert ("changes with its place" in said["Layer 2 of 2, places"]) == (name == "deep_tick")
+
+
+def test_se_sees_whole_images():
+    said = facts(tiny.build("se", Softmax(3)))
+    assert "inputs of 30 numbers each" in said["Model"]
+    assert "gives 3 numbers" in said["Input"]
+    assert "Patches" not in said
+
+
+@pytest.mark.parametrize(
+    ("likelihood", "words"),
+    [
+        (Softmax(3), "3 classes become probabilities by a softmax"),
+        (RobustMax(3, 0.02), "a share of 0.02 of labels"),
+        (Bernoulli(), "the likelier is the second class"),
+        (Gaussian(0.25, 2), "2 numbers, with noise of standard deviation 0.5"),
+    ],
+)
+def test_likelihoods(likelihood, words):
+    assert words in facts(tiny.build("conv", likelihood))["Labels"]
+
+
+def test_standardised_pixels_are_mentioned(tick):
+    model = eqx.tree_at(
+        lambda m: m.standardise, tick, Standardise(as_pixels(tiny.images())), is_leaf=lambda x: x is None
+    )
+    assert "standardised" in facts(model)["Model"]
+    assert "standardised" not in facts(tick)["Model"]
+
+
+def test_separate_kernels_are_given_as_a_range(tick):
+    prior = tick.layers[-1].gp.kernel.covariance
+    members = tuple(
+        Convolutional(prior.grid, PatchResponse(prior.response.patch, SquaredExponential(1.0, scale)), prior.weights)
+        for scale in (1.0, 2.0, 4.0)
+    )
+    said = facts(with_prior(tick, Separate(members)))
+    assert f"change its sign {W / (4 * math.pi):.2g} to {W / math.pi:.2g} times" in said["Places"]
+    assert "3 latent functions has its own kernel" in said["Kernels"]
+
+
+def test_mixed_outputs_of_kinds_that_differ(tick):
+    invariant = Convolutional(PatchGrid(tiny.SHAPE, (3, 3)), PatchResponse(SquaredExponential()))
+    prior = tick.layers[-1].gp.kernel.covariance
+    mixed = LinearCoregionalization(Separate((prior, invariant, prior)), Real(jnp.ones((3, 3))))
+    texts = [str(fact) for fact in describe(with_prior(tick, mixed))]
+    assert any("2 of its latent functions are of the kind Convolutional" in text for text in texts)
+    assert any("translation invariant" in text for text in texts)
+    assert any("3 outputs are mixtures of 3 latent functions" in text for text in texts)
+
+
+def test_a_prior_of_an_unknown_kind_is_named():
+    class Strange(AbstractCovariance):
+        kernel: Pointwise
+
+        Kuu = Kuf = Kff = Kff_joint = lambda self, *_: jnp.zeros(())
+
+    model = tiny.build("se", Softmax(3))
+    strange = Separate((Strange(Pointwise(SquaredExponential())),))
+    assert "Strange" in facts(with_prior(model, strange))["Prior"]
+
+
+def test_agreement_and_half_way():
+    kernel = Matern32(3.0, 2.0)
+    s = math.sqrt(3) * 1.5 / 2
+    assert agreement(kernel, np.array([[0.0, 1.5], [0.0, 0.0]])) == pytest.approx([(1 + s) * math.exp(-s), 1], rel=1e-5)
+    half = half_way(kernel, (0.0, 1.0))
+    s = math.sqrt(3) * half / 2
+    assert (1 + s) * math.exp(-s) == pytest.approx(0.5, abs=1e-4)
+    assert half_way(SquaredExponential(1.0, 1e9), (1.0,)) is None
+
+
+def test_crossings_along_each_side():
+    kernel = SquaredExponential(1.0, np.array([2.0, 4.0]))
+    assert crossings_across(kernel, PatchGrid((10, 20, 1), (3, 3))) == pytest.approx(
+        (10 / (2 * math.pi), 20 / (4 * math.pi)), rel=1e-5
+    )

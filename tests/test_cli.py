@@ -1,0 +1,138 @@
+"""The commands on a finished run, as a user types them: tables for a person, JSON and CSV for a machine."""
+
+import csv
+import json
+import sys
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from tickgp import cli
+from tickgp.data.dataset import load_dataset
+from tickgp.runs.execute import execute
+from tickgp.runs.folder import prepare
+from tickgp.training.config import Config, ModelConfig, TrainingConfig
+
+CONFIG = Config(
+    prediction_samples=5,
+    max_error=0.5,
+    model=ModelConfig(num_inducing=40),
+    training=TrainingConfig(max_steps=150, batch_size=32, report_every=50),
+)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("cli") / "run"
+    prepare(CONFIG, folder)
+    for _ in execute(folder):
+        pass
+    return folder
+
+
+@pytest.fixture(scope="module")
+def image(tmp_path_factory):
+    path = tmp_path_factory.mktemp("images") / "digit, seven.png"
+    Image.fromarray(np.uint8(255 * load_dataset("digits").test.images[0, ..., 0])).resize((40, 40)).save(path)
+    return path
+
+
+@pytest.fixture
+def tickgp(monkeypatch, capsys, tmp_path):
+    """Runs the command with these words; returns its exit code and what it wrote."""
+    monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", str(tmp_path))
+    monkeypatch.setenv("COLUMNS", "160")
+
+    def command(*words):
+        monkeypatch.setattr(sys, "argv", ["tickgp", *map(str, words)])
+        try:
+            cli.main()
+            code = 0
+        except SystemExit as end:
+            code = end.code
+        written = capsys.readouterr()
+        return code, written.out, written.err
+
+    return command
+
+
+def test_evaluate(tickgp, run):
+    code, out, _ = tickgp("evaluate", run)
+    metrics = json.loads((run / "metrics.json").read_text())
+    assert code == 0
+    assert f"{100 * metrics['test']['top1_error']:.2f} %" in out
+    code, out, _ = tickgp("evaluate", run, "--json")
+    assert json.loads(out)["test"] == metrics["test"]
+
+
+def test_predict_for_a_person_and_for_machines(tickgp, run, image):
+    code, out, _ = tickgp("predict", run, image, "--json")
+    (answer,) = json.loads(out)["images"]
+    assert code == 0
+    assert answer["file"] == str(image)
+    assert answer["probability"] == max(answer["probabilities"].values())
+    assert sum(answer["probabilities"].values()) == pytest.approx(1, abs=1e-5)
+    threshold = json.loads(out)["hand_over"]
+    assert answer["hand_over"] == (answer["probability"] < threshold["threshold"])
+    assert (threshold["max_error"], threshold["level"]) == (0.5, 0.95)
+    _, out, _ = tickgp("predict", run, image.parent, "--csv")
+    (row,) = csv.DictReader(out.splitlines())
+    assert row["file"] == str(image)
+    assert float(row["probability"]) == pytest.approx(answer["probability"])
+    assert row["hand_over"] == str(answer["hand_over"])
+    _, out, _ = tickgp("predict", run, image)
+    assert f"{100 * answer['probability']:.2f} %" in out
+    assert f"{int(answer['hand_over'])} of 1 images are for a person" in out
+
+
+def test_a_promise_that_cannot_be_kept_is_refused(tickgp, run, image):
+    code, out, err = tickgp("predict", run, image, "--max-error", "0.001")
+    assert (code, out) == (1, "")
+    assert "held-out images" in err
+    code, _, err = tickgp("predict", run, image, "--max-error", "2")
+    assert code == 1
+    assert "give a share between 0 and 1" in err
+
+
+def test_info_in_words(tickgp, run):
+    code, out, _ = tickgp("info", run)
+    assert code == 0
+    assert "pixels" in out
+    assert "Hand-over" in out
+    code, out, _ = tickgp("info", run, "--json")
+    assert json.loads(out)["Model"]
+
+
+def test_report_is_made_anew(tickgp, run):
+    (run / "report.html").unlink()
+    code, out, _ = tickgp("report", run)
+    assert code == 0
+    assert str(run / "report.html") in out
+    assert (run / "report.html").read_text().startswith("<!DOCTYPE html>")
+
+
+def test_compare(tickgp, run):
+    code, out, _ = tickgp("compare", run, run, "--json")
+    assert code == 0
+    assert [entry["run"] for entry in json.loads(out)["runs"]] == [str(run)] * 2
+    code, out, _ = tickgp("compare", run, run)
+    assert out.count(" tick ") == 2
+    code, _, err = tickgp("compare", run)
+    assert code == 1
+    assert "at least two" in err
+
+
+@pytest.mark.parametrize("command", ["evaluate", "info", "report"])
+def test_a_folder_without_a_run(command, tickgp, tmp_path):
+    code, out, err = tickgp(command, tmp_path / "nothing")
+    assert (code, out) == (1, "")
+    assert err.startswith("tickgp: there is no folder")
+
+
+def test_curves_for_tensorboard(tickgp, tmp_path):
+    words = ["--num-inducing", "10", "--max-steps", "20", "--batch-size", "16", "--report-every", "10"]
+    code, _, err = tickgp("train", "--out", tmp_path / "run", "--tensorboard", "--prediction-samples", "5", *words)
+    assert code == 0, err
+    (events,) = (tmp_path / "run" / "tensorboard").iterdir()
+    assert b"held_out/nll" in events.read_bytes()

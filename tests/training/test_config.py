@@ -1,0 +1,39 @@
+"""Settings that would do nothing, or cannot be, are refused."""
+
+import pytest
+
+from tickgp.training.config import Config, DataConfig, ModelConfig, TrainingConfig
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        (
+            {"name": "tick", "depth": 3},
+            "depth 3 was given for the model tick, .* use deep-se or deep-conv",
+        ),
+        ({"name": "conv", "places": "uniform"}, "places uniform was given for the model conv"),
+        ({"name": "se", "patch_size": 3}, "patch-size 3 was given for the model se"),
+        ({"name": "deep-se", "channels": 4}, "channels 4 was given for the model deep-se"),
+        ({"name": "deep-tick", "width": 20}, "width 20 was given .* use deep-se"),
+    ],
+)
+def test_settings_that_a_model_does_not_have(settings, words):
+    with pytest.raises(ValueError, match=words):
+        ModelConfig(**settings)
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings", "words"),
+    [
+        (TrainingConfig, {"max_steps": 0}, "max-steps 0 was given; it must be above 0"),
+        (TrainingConfig, {"natural_gradients": 2.0}, "natural-gradients 2.0 was given"),
+        (TrainingConfig, {"patience": 10}, "at least the 100 steps of report-every"),
+        (DataConfig, {"validation_share": 1.0}, "validation-share 1.0 was given"),
+        (Config, {"max_error": 0.0}, "max-error 0.0 was given"),
+        (Config, {"confidence": 95.0}, "confidence 95.0 was given"),
+    ],
+)
+def test_numbers_out_of_range(kind, settings, words):
+    with pytest.raises(ValueError, match=words):
+        kind(**settings)
