@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tickgp.data.dataset import Dataset, Split, load_dataset
+    from tickgp.estimator.classifier import TickClassifier
     from tickgp.evaluation.bound import dataset_elbo
     from tickgp.gp.builders import (
         conv,
@@ -31,6 +32,7 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "tickgp.data.dataset": ("Dataset", "Split", "load_dataset"),
+    "tickgp.estimator.classifier": ("TickClassifier",),
     "tickgp.evaluation.bound": ("dataset_elbo",),
     "tickgp.gp.builders": (
         "conv",

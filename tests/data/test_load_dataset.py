@@ -187,3 +187,25 @@ def test_fewer_training_images_are_drawn_by_the_seed():
     assert some.train.images.tobytes() != other.train.images.tobytes()
     with pytest.raises(ValueError, match="2000 training images were asked for; there are 1437"):
         load_dataset("digits", train_images=2000)
+
+
+def test_only_some_classes_numbered_as_named():
+    whole, some = load_dataset("digits"), load_dataset("digits", classes=("7", "2"))
+    assert some.class_names == ("7", "2")
+    for label, name in enumerate((7, 2)):
+        kept, every = (
+            {row.tobytes() for part in (data.train, data.test) for row in part.images[part.labels == number]}
+            for data, number in ((some, label), (whole, name))
+        )
+        assert kept == every
+    with pytest.raises(ValueError, match="there is no class 'x'; choose among: 0, 1"):
+        load_dataset("digits", classes=("7", "x"))
+    with pytest.raises(ValueError, match="name at least 2, each once"):
+        load_dataset("digits", classes=("7", "7"))
+
+
+def test_fewer_test_images():
+    whole, some = load_dataset("digits"), load_dataset("digits", test_images=30)
+    assert len(some.test) == 30
+    assert {image.tobytes() for image in some.test.images} <= {image.tobytes() for image in whole.test.images}
+    np.testing.assert_array_equal(some.train.images, whole.train.images)

@@ -9,6 +9,7 @@ from rich.console import Console
 
 import tickgp
 from tickgp.cli import use
+from tickgp.cli.reproduce import reproduce
 from tickgp.cli.train import train_command
 
 DESCRIPTION = "Image classification with Gaussian processes whose probabilities can be trusted."
@@ -23,7 +24,7 @@ def main() -> None:
     try:
         app = tyro.extras.SubcommandApp()
         app.command(name="train")(train_command(arguments))
-        for command in (use.evaluate, use.predict, use.compare, use.info, use.report, use.data):
+        for command in (use.evaluate, use.predict, use.compare, use.info, use.report, reproduce, use.data):
             app.command(name=command.__name__)(command)
         app.cli(prog="tickgp", description=DESCRIPTION, args=arguments or ["--help"])
     except BrokenPipeError:  # whoever reads this output has seen enough

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import shlex
-import signal
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,6 +15,7 @@ from rich.console import Console
 
 from tickgp.cli.device import Device, set_up
 from tickgp.cli.progress import progress
+from tickgp.cli.signals import stop_on_signal
 from tickgp.cli.tables import metrics_table
 from tickgp.training.config import Config
 
@@ -81,7 +80,7 @@ def _train(options: TrainOptions, before: Config) -> None:
     folder = _folder(options, before)
     title = f"{config.model.name} on {config.data.dataset}"
     finished: dict[str, Any] | None = None
-    with _stop_on_signal() as stopping, progress(console, title, config.training.max_steps) as show:
+    with stop_on_signal() as stopping, progress(console, title, config.training.max_steps) as show:
         draw = _tensorboard(folder) if options.tensorboard else lambda report: None
         for event in execute(folder, stop=stopping, command=shlex.join(["tickgp", *sys.argv[1:]])):
             match event:
@@ -128,21 +127,3 @@ def _folder(options: TrainOptions, before: Config) -> Path:
         raise ValueError(f"{options.resume} is continued with its own settings; give only --max-steps or --max-seconds")
     write_whole(options.resume / "config.toml", format_config(config).encode())
     return options.resume
-
-
-@contextmanager
-def _stop_on_signal() -> Iterator[Callable[[], bool]]:
-    """Ctrl-C and SIGTERM ask training to end after its current step; a second Ctrl-C ends at once."""
-    asked = False
-
-    def ask(number: int, frame: Any) -> None:
-        nonlocal asked
-        asked = True
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-
-    old = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield lambda: asked
-    finally:
-        for number, handler in old.items():
-            signal.signal(number, handler)

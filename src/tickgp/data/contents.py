@@ -26,6 +26,22 @@ class Contents:
         train, test = (change(self.train[0]), self.train[1]), self.test
         return replace(self, train=train, test=test and (change(test[0]), test[1]))
 
+    def only(self, class_names: tuple[str, ...]) -> Contents:
+        """The images of these classes alone, which are numbered in the order given."""
+        if unknown := [name for name in class_names if name not in self.class_names]:
+            raise ValueError(f"there is no class {unknown[0]!r}; choose among: {', '.join(self.class_names)}")
+        if len(set(class_names)) < max(2, len(class_names)):
+            raise ValueError(f"the classes {', '.join(class_names)} were asked for; name at least 2, each once")
+        numbers = np.full(len(self.class_names), -1)
+        numbers[[self.class_names.index(name) for name in class_names]] = np.arange(len(class_names))
+
+        def part(labelled: Labelled) -> Labelled:
+            images, labels = labelled
+            kept = numbers[labels] >= 0
+            return images[kept], numbers[labels[kept]]
+
+        return replace(self, train=part(self.train), test=self.test and part(self.test), class_names=class_names)
+
 
 def damaged(path: Path, found: str, expected: str) -> ValueError:
     """The error of a file that is not what it should be: what was found, what is expected, what to do."""

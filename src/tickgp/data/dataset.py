@@ -62,7 +62,9 @@ def load_dataset(
     skip_bad_images: bool = False,
     test_share: float = 0.2,
     validation_share: float = 0.0,
+    classes: tuple[str, ...] = (),
     train_images: int | None = None,
+    test_images: int | None = None,
     seed: int = 0,
     like: tuple[int, ...] | None = None,
 ) -> Dataset:
@@ -72,9 +74,9 @@ def load_dataset(
     `image_size`, a side or (height, width), and `skip_bad_images` are for folders; `grey` makes colour images grey.
     Data without a split of their own are split by `seed`: `test_share` of every class is for testing, with 1
     everything, to evaluate a model on data that it has not seen. Of what is left for training, `validation_share` of
-    every class is set aside; of the rest, `train_images` are drawn, if not all are wanted. `like` is the image shape
-    (H, W, C) of a model to evaluate: pictures of a folder are scaled to it, other images are set in a black frame if
-    they are smaller.
+    every class is set aside. Where not all is wanted, `classes` names those to keep, and `train_images` and
+    `test_images` say how many are drawn. `like` is the image shape (H, W, C) of a model to evaluate: pictures of a
+    folder are scaled to it, other images are set in a black frame if they are smaller.
     """
     kind, _, path = name.partition(":")
     if name in ("folder:", "npz:"):
@@ -88,10 +90,16 @@ def load_dataset(
         contents = read_npz(Path(path).expanduser()) if kind == "npz" else _read_named(name, data_dir)
     if grey:
         contents = contents.map_images(to_grey)
+    if classes:
+        contents = contents.only(classes)
     if like is not None:
         contents = _framed(contents, like)
     dataset = _split(name, contents, test_share, validation_share, seed)
-    return dataset if train_images is None else replace(dataset, train=_some(dataset.train, train_images, seed))
+    return replace(
+        dataset,
+        train=_some(dataset.train, train_images, "training", seed),
+        test=_some(dataset.test, test_images, "test", seed),
+    )
 
 
 def _read_named(name: str, data_dir: Path | None) -> Contents:
@@ -135,9 +143,12 @@ def _split(name: str, contents: Contents, test_share: float, validation_share: f
     return Dataset(name, train, test, names, validation, notes)
 
 
-def _some(split: Split, number: int, seed: int) -> Split:
+def _some(split: Split, number: int | None, kind: str, seed: int) -> Split:
+    """`number` of the images, drawn by `seed`; all if None."""
+    if number is None:
+        return split
     if not 0 < number <= len(split):
-        raise ValueError(f"{number} training images were asked for; there are {len(split)}: give 1 to {len(split)}")
+        raise ValueError(f"{number} {kind} images were asked for; there are {len(split)}: give 1 to {len(split)}")
     drawn = np.sort(np.random.default_rng(seed).permutation(len(split))[:number])
     return Split(split.images[drawn], split.labels[drawn])
 

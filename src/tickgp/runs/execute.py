@@ -14,11 +14,13 @@ import numpy as np
 from tickgp.data.dataset import Dataset, Split
 from tickgp.evaluation.bound import dataset_elbo
 from tickgp.evaluation.handover import HeldOut
-from tickgp.evaluation.metrics import bootstrap, evaluate, nll, top_error
+from tickgp.evaluation.metrics import bootstrap, evaluate, top_error
+from tickgp.evaluation.metrics import nll as mean_nll
 from tickgp.gp.models import DeepGP
 from tickgp.gp.predict import predict
+from tickgp.gp.warm_start import warm_start
 from tickgp.runs.folder import append_history, load_data, manifest, read_history, write_history, write_json
-from tickgp.runs.model_file import TrainedModel, save_model
+from tickgp.runs.model_file import TrainedModel, load_model, save_model
 from tickgp.runs.report import write_report
 from tickgp.training.assemble import build_model, schedule
 from tickgp.training.checkpoint import load_checkpoint, save_checkpoint
@@ -43,9 +45,11 @@ class Report:
     elbo: float
     """Mean of the minibatch estimates since the last report, each for the whole dataset; NaN if no step succeeded."""
     nll: float
-    """Of the watched images."""
+    """Of the watched held-out images."""
     top1_error: float
-    """Of the watched images."""
+    """Of the watched held-out images."""
+    train_nll: float
+    """Of as many training images."""
     seconds: float
     """Of training so far, compilation and reports included."""
 
@@ -64,9 +68,10 @@ class Finished:
     metrics: dict[str, Any]
 
 
-def execute(
-    folder: Path, *, stop: Callable[[], bool] = lambda: False, command: str = ""
-) -> Iterator[Note | Report | Stopped | Finished]:
+Event = Note | Report | Stopped | Finished
+
+
+def execute(folder: Path, *, stop: Callable[[], bool] = lambda: False, command: str = "") -> Iterator[Event]:
     """Train as the folder's settings say, from its latest good checkpoint if it has one, to the end.
 
     When `stop` says so, or after the settings' `max_seconds`, it ends early with a checkpoint.
@@ -84,8 +89,9 @@ def execute(
     for event in _training(config, data, state, history, stop, training_key):
         state = event.state
         if event.step % settings.report_every == 0:
-            scores = _scores(config, state.model, watched)
-            report = Report(event.step, event.elbo, *scores, seconds=round(before + event.seconds, 3))
+            (nll, error), (train_nll, _) = (_scores(config, state.model, split) for split in watched)
+            seconds = round(before + event.seconds, 3)
+            report = Report(event.step, event.elbo, nll, error, train_nll, seconds)
             history.append({**asdict(report), "elbo": event.elbo if np.isfinite(event.elbo) else None})
             append_history(folder, history[-1])
             yield report
@@ -116,10 +122,26 @@ def execute(
 
 def _start(folder: Path, config: Config, data: Dataset, key: jax.Array) -> tuple[State, list[str]]:
     """The state to go on from, and what is broken."""
-    state = initial_state(build_model(config.model, data.train.images, len(data.class_names), key=key))
+    model = build_model(config.model, data.train.images, len(data.class_names), key=key)
     if (folder / "checkpoint").is_dir():
-        return load_checkpoint(folder / "checkpoint", state)
-    return state, []
+        return load_checkpoint(folder / "checkpoint", initial_state(model))
+    if config.training.start_from is not None:
+        model = _inherited(config.training.start_from, model, data, key)
+    return initial_state(model), []
+
+
+def _inherited(folder: Path, fresh: DeepGP, data: Dataset, key: jax.Array) -> DeepGP:
+    """`fresh` with the numbers of the model in `folder`, made a layer deeper if need be."""
+    trained = load_model(folder).model
+    if len(fresh.layers) == len(trained.layers) + 1:
+        trained = warm_start(trained, data.train.images, key=key)
+    shapes = [[leaf.shape for leaf in jax.tree.leaves(model)] for model in (fresh, trained)]
+    if shapes[0] != shapes[1]:
+        raise ValueError(
+            f"the model of {folder} does not fit these settings; start from a run with the same settings of the model, "
+            "or with one layer less"
+        )
+    return jax.tree.unflatten(jax.tree.structure(fresh), jax.tree.leaves(trained))
 
 
 def _training(
@@ -156,18 +178,22 @@ def _rests(config: Config, history: list[dict[str, Any]]) -> bool:
     return patience is not None and at_rest(elbos, patience // config.training.report_every)
 
 
-def _watched(config: Config, data: Dataset) -> Split:
-    """A few held-out images, of all classes: those of a folder lie class by class."""
-    split = data.validation or data.test
-    few = np.random.default_rng(config.seed).permutation(len(split))[: config.training.watched_images]
-    return Split(split.images[few], split.labels[few])
+def _watched(config: Config, data: Dataset) -> tuple[Split, Split]:
+    """A few held-out images and a few of training, of all classes: those of a folder lie class by class."""
+    rng, number = np.random.default_rng(config.seed), config.training.watched_images
+
+    def some(split: Split) -> Split:
+        few = rng.permutation(len(split))[:number]
+        return Split(split.images[few], split.labels[few])
+
+    return some(data.validation or data.test), some(data.train)
 
 
 def _scores(config: Config, model: DeepGP, watched: Split) -> tuple[float, float]:
     """NLL and error, from few draws where draws are dear."""
     samples = config.prediction_samples if len(model.layers) == 1 else min(10, config.prediction_samples)
     p = predict(model, watched.images, key=jax.random.key(config.seed), num_samples=samples).probabilities
-    return nll(p, watched.labels), top_error(p, watched.labels)
+    return mean_nll(p, watched.labels), top_error(p, watched.labels)
 
 
 def _held_out(trained: TrainedModel, data: Dataset, test_probabilities: np.ndarray) -> HeldOut:

@@ -4,14 +4,23 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any, Protocol, TypeVar
 
-from tickgp.training.loop import State
 from tickgp.training.tensors import load_tree, save_tree
 
 KEPT = 2
 
 
-def save_checkpoint(folder: Path, state: State) -> Path:
+class Stepped(Protocol):
+    """A state of training: a tree of arrays, one of them the number of its step."""
+
+    step: Any
+
+
+State = TypeVar("State", bound=Stepped)
+
+
+def save_checkpoint(folder: Path, state: Stepped) -> Path:
     """`state` as a file of its own, named by its step; of the older ones only the latest is kept."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"step-{int(state.step):08d}.safetensors"

@@ -39,8 +39,12 @@ class DataConfig:
     """Leave out images of a folder that cannot be read, and count them."""
     test_share: float = 0.2
     """Share of the images to test on, where the source does not say."""
+    classes: tuple[str, ...] = ()
+    """Only the images of these classes; by default of all."""
     train_images: int | None = None
     """Train on this many images, drawn from all; by default on all."""
+    test_images: int | None = None
+    """Test on this many images, drawn from all; by default on all."""
     validation_share: float = 0.0
     """Share of the training images to leave out and to choose the hand-over threshold on; without it, that is chosen
     on the test images."""
@@ -134,6 +138,8 @@ class TrainingConfig:
     """See decay."""
     natural_gradients: float | None = None
     """Train q(u) by natural gradients with steps of this size, such as 0.1, and only the rest by Adam."""
+    start_from: Path | None = None
+    """Start from the trained model of this run: one of the same shape, or a deep one with a layer less."""
     patience: int | None = None
     """Stop early when the mean ELBO of this many steps is no better than that of as many before."""
     num_samples: int = 1
@@ -141,7 +147,7 @@ class TrainingConfig:
     report_every: int = 100
     """Steps from one line of metrics.jsonl to the next."""
     watched_images: int = 256
-    """Held-out images whose NLL and error stand in each of these lines."""
+    """Held-out images, and training images, whose NLL stands in each of these lines."""
     checkpoint_every: int = 500
     """Steps from one checkpoint to the next."""
 

@@ -1,0 +1,104 @@
+"""`tickgp reproduce`."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from rich.console import Console
+from rich.table import Table
+from tyro.conf import Positional, arg
+
+from tickgp.cli.device import Device, set_up
+from tickgp.cli.signals import stop_on_signal
+
+if TYPE_CHECKING:
+    from tickgp.experiments.cells import Cell, Scale
+    from tickgp.experiments.reproduce import Places
+
+Name = Literal[
+    "table1",
+    "table2",
+    "table3",
+    "depth-baselines",
+    "patch-response",
+    "misclassified",
+    "dropout",
+    "traces",
+    "full-covariance",
+    "all",
+]
+
+
+def reproduce(
+    experiments: Positional[Annotated[tuple[Name, ...], arg(metavar="EXPERIMENT", help="Tables and figures; or all.")]],
+    /,
+    scale: Annotated[
+        Literal["paper", "fast", "smoke"],
+        arg(help="The paper's settings, settings that get there sooner, or tiny runs that show that it works."),
+    ] = "paper",
+    only: Annotated[tuple[str, ...], arg(metavar="RUN", help="Only these runs, such as mnist/tick.")] = (),
+    max_seconds: Annotated[float | None, arg(help="Stop, to be continued, after this time.")] = None,
+    status: Annotated[bool, arg(help="Only say what is done and what is left.")] = False,
+    data_dir: Annotated[Path | None, arg(metavar="DIR", help="Folder with the publishers' files.")] = None,
+    work: Annotated[Path, arg(metavar="DIR", help="Folder of the runs.")] = Path("runs/reproduce"),
+    results: Annotated[Path, arg(metavar="DIR", help="Folder of the results to keep.")] = Path("results"),
+    page: Annotated[Path, arg(metavar="FILE", help="The page with all results.")] = Path("RESULTS.md"),
+    device: Annotated[Device, arg(help="Where to compute; by default a GPU if there is one.")] = None,
+) -> None:
+    """Run experiments of the paper, continue them, and put their results beside the paper's."""
+    set_up(device, float64=False)
+    from tickgp.experiments.draw import draw
+    from tickgp.experiments.page import results_page
+    from tickgp.experiments.plan import EXPERIMENTS, cells_of
+    from tickgp.experiments.reproduce import Places
+    from tickgp.training.tensors import write_whole
+
+    names: list[str] = [*EXPERIMENTS] if "all" in experiments else [*dict.fromkeys(experiments)]
+    cells, console = cells_of(names, scale), Console()
+    if unknown := [name for name in only if name not in {cell.name for cell in cells}]:
+        raise ValueError(f"there is no run {unknown[0]} here; choose among: {', '.join(cell.name for cell in cells)}")
+    chosen = [cell for cell in cells if not only or cell.name in only]
+    places = Places(work, results, data_dir)
+    if not status:
+        _run(chosen, scale, places, max_seconds, console)
+        for path in draw(names, scale, places):
+            console.print(f"drew {path}", highlight=False, soft_wrap=True)
+        write_whole(page, results_page(results).encode())
+    console.print(_progress_table(chosen, scale, places.results))
+
+
+def _run(cells: list[Cell], scale: Scale, places: Places, max_seconds: float | None, console: Console) -> None:
+    from tickgp.experiments.reproduce import Begun, Done, reproduce
+    from tickgp.runs.execute import Report, Stopped
+
+    began = time.monotonic()
+    late = lambda: max_seconds is not None and time.monotonic() - began > max_seconds
+    say = lambda text: console.print(text, highlight=False, soft_wrap=True, markup=False)
+    with stop_on_signal() as stopping:
+        for event in reproduce(cells, scale, places, lambda: stopping() or late()):
+            match event:
+                case Begun(cell):
+                    say(f"{cell.name} ...")
+                case Done(cell):
+                    say(f"{cell.name} done, {time.monotonic() - began:.0f} s")
+                case Report():
+                    say(f"  step {event.step}  ELBO {event.elbo:.1f}  NLL {event.nll:.4f}  {event.seconds:.0f} s")
+                case Stopped(step):
+                    say(f"  stopped at step {step}; the same command goes on")
+    if stopping():
+        sys.exit(130)
+
+
+def _progress_table(cells: list[Cell], scale: Scale, results: Path) -> Table:
+    from tickgp.experiments.results import is_done, read_result
+
+    table = Table("run", "state", "minutes", title=f"{scale} scale")
+    for cell in cells:
+        done = is_done(results, scale, cell)
+        result = read_result(results, scale, cell.name) if done else None
+        minutes = "" if result is None or result["seconds"] is None else f"{result['seconds'] / 60:.1f}"
+        table.add_row(cell.name, "done" if done else "left", minutes)
+    return table

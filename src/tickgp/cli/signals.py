@@ -1,0 +1,26 @@
+"""Ctrl-C and SIGTERM."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+
+@contextmanager
+def stop_on_signal() -> Iterator[Callable[[], bool]]:
+    """Ctrl-C and SIGTERM ask training to end after its current step; a second Ctrl-C ends at once."""
+    asked = False
+
+    def ask(number: int, frame: Any) -> None:
+        nonlocal asked
+        asked = True
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    old = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield lambda: asked
+    finally:
+        for number, handler in old.items():
+            signal.signal(number, handler)

@@ -1,0 +1,273 @@
+"""`TickClassifier`: the models as a scikit-learn classifier."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from jaxtyping import Bool, Float, Shaped
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils import Tags, check_random_state
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from tickgp.data.splits import stratified_split
+from tickgp.estimator.files import Fitted, load_fitted, save_fitted
+from tickgp.estimator.inputs import Inputs, Shape, as_rows, image_shape, square
+from tickgp.estimator.settings import CONSTRAINTS, REPORT_EVERY, run_config
+from tickgp.evaluation.handover import HeldOut, hand_over
+from tickgp.gp.models import DeepGP
+from tickgp.runs.model_file import TrainedModel
+from tickgp.training.assemble import build_model, schedule
+from tickgp.training.config import Config, ModelName
+from tickgp.training.loop import train
+from tickgp.training.stopping import at_rest
+
+
+class TickClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """Classify images, with probabilities that can be trusted, by (deep) convolutional Gaussian processes.
+
+    X is images (N, H, W) or (N, H, W, C), bytes or floats between 0 and 1; the same laid flat, (N, H·W·C), with
+    `image_shape`; or rows (N, D) of any numbers, which are no images: these are scaled to mean 0 and deviation 1,
+    feature by feature, numbers more than 10 deviations away count as 10, and the model must be `se` or `deep-se`.
+    Labels may be numbers, names, or true and false. It computes in double precision if jax does (`jax_enable_x64`).
+
+    Parameters
+    ----------
+    model : "tick", "conv", "se", "deep-tick", "deep-conv", "deep-se" or "auto"
+        Kernel and depth. "auto" is "tick" for images and "se" for rows.
+    depth : int
+        Layers of a deep model.
+    patch_size : int or None
+        Height and width of a patch; None is 5, or 3 for images below 16 pixels.
+    stride : int or None
+        Step from one patch of the last layer to the next; None is 1 for images up to 16 pixels, 2 up to 32, and so on,
+        but at most the size of a patch. With half the stride training takes many times as long.
+    hidden_stride : int
+        Step from one patch to the next in the layers below.
+    num_inducing : int
+        Inducing patches (or points) of each layer: more are better and slower. Models on whole images or rows take
+        as many as there are different ones, if these are fewer.
+    likelihood : "softmax", "robustmax" or "bernoulli"
+        How labels follow from the model's outputs; bernoulli is for two classes.
+    standardise : bool
+        Shift and scale every channel of the images to mean 0 and deviation 1. Rows always are.
+    image_shape : (height, width), (height, width, channels) or None
+        What the rows of X are, if they are images laid flat.
+    max_steps, batch_size, learning_rate
+        Steps of Adam, images for each, and how far they go at the start.
+    patience : int or None
+        Stop early when the mean ELBO of this many steps, at least 100, is no better than that of as many before.
+    validation_share : float
+        Share of the training images to set aside for `hand_over`, class by class.
+    max_error, confidence : float
+        Error that `hand_over` allows where the model decides by itself, and the confidence that it stays below.
+    prediction_samples : int
+        Draws behind each predicted probability.
+    random_state : int, RandomState or None
+        Where randomness comes from; with an int every fit gives the same.
+    verbose : bool
+        Print where training stands.
+
+    Attributes
+    ----------
+    classes_ : the labels, sorted
+    n_features_in_ : numbers in an image or row
+    n_iter_ : steps that were done
+    elbo_ : the mean ELBO of every 100 steps
+    trained_ : the model, with its settings
+    inputs_ : how X becomes what the model takes
+    """
+
+    classes_: Shaped[np.ndarray, " K"]
+    n_features_in_: int
+    n_iter_: int
+    elbo_: list[float]
+    trained_: TrainedModel
+    inputs_: Inputs
+
+    _parameter_constraints = CONSTRAINTS
+
+    def __init__(
+        self,
+        model: Any = "auto",
+        *,
+        depth: Any = 2,
+        patch_size: Any = None,
+        stride: Any = None,
+        hidden_stride: Any = 1,
+        num_inducing: Any = 100,
+        likelihood: Any = "softmax",
+        standardise: Any = False,
+        image_shape: Any = None,
+        max_steps: Any = 1500,
+        batch_size: Any = 128,
+        learning_rate: Any = 0.01,
+        patience: Any = 200,
+        validation_share: Any = 0.0,
+        max_error: Any = 0.01,
+        confidence: Any = 0.95,
+        prediction_samples: Any = 100,
+        random_state: Any = None,
+        verbose: Any = False,
+    ) -> None:
+        # scikit-learn asks a constructor to store what it is given, whatever that is: `fit` checks it.
+        self.model = model
+        self.depth = depth
+        self.patch_size = patch_size
+        self.stride = stride
+        self.hidden_stride = hidden_stride
+        self.num_inducing = num_inducing
+        self.likelihood = likelihood
+        self.standardise = standardise
+        self.image_shape = image_shape
+        self.max_steps = max_steps
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.patience = patience
+        self.validation_share = validation_share
+        self.max_error = max_error
+        self.confidence = confidence
+        self.prediction_samples = prediction_samples
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def fit(self, X: Any, y: Any) -> TickClassifier:
+        """Train on images or rows X and their labels y."""
+        self._validate_params()
+        shape = image_shape(X, self.image_shape)
+        rows, y = validate_data(self, as_rows(X), y)
+        check_classification_targets(y)
+        self.classes_, labels = np.unique(y, return_inverse=True)
+        if len(self.classes_) < 2:
+            raise ValueError(f"y has 1 class, {self.classes_[0]}; give examples of at least 2 classes")
+        name = self._model_name(shape)
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        kept, aside = self._split(labels, seed)
+        self.inputs_ = Inputs.of(rows[kept], shape)
+        images = self.inputs_(rows)
+        config = run_config(self.get_params(), name, images[kept], seed)
+        self.trained_ = TrainedModel(
+            self._train(config, images[kept], labels[kept]), config, _names(self.classes_), self.inputs_.shape
+        )
+        if len(aside):
+            held_out = HeldOut.of("validation", self._probabilities(images[aside]), labels[aside])
+            self.trained_ = replace(self.trained_, held_out=held_out)
+        return self
+
+    def predict_proba(self, X: Any) -> Float[np.ndarray, "N K"]:
+        """The probability of each of `classes_`, for each image or row: the same whatever stands beside it."""
+        check_is_fitted(self, "trained_")
+        self.inputs_.check_like(X)
+        return self._probabilities(self.inputs_(validate_data(self, as_rows(X), reset=False)))
+
+    def predict_log_proba(self, X: Any) -> Float[np.ndarray, "N K"]:
+        """The logarithm of `predict_proba`."""
+        with np.errstate(divide="ignore"):
+            return np.log(self.predict_proba(X))
+
+    def predict(self, X: Any) -> Shaped[np.ndarray, " N"]:
+        """The most probable label of each image or row."""
+        best = self.predict_proba(X).argmax(axis=1)
+        return self.classes_[best]
+
+    def hand_over(self, X: Any, max_error: float | None = None) -> Bool[np.ndarray, " N"]:
+        """Whether a person should look at each image: then the others are wrong at most in a share of `max_error`.
+
+        This is promised with the model's `confidence`, and shown on the images that `validation_share` set aside.
+        """
+        check_is_fitted(self, "trained_")
+        if (held_out := self.trained_.held_out) is None:
+            raise ValueError(
+                "no images were held out, so it is not known how far the model can be trusted; fit with "
+                "validation_share, such as 0.2"
+            )
+        allowed = self.trained_.config.max_error if max_error is None else max_error
+        chosen = held_out.threshold(allowed, self.trained_.config.confidence)
+        return hand_over(self.predict_proba(X).max(axis=1), chosen.threshold)
+
+    def save(self, folder: str | Path) -> None:
+        """Write the fitted classifier to `folder`, for `load` and for `tickgp predict`. Nothing is pickled."""
+        check_is_fitted(self, "trained_")
+        names = tuple(self.feature_names_in_) if "feature_names_in_" in vars(self) else None
+        save_fitted(
+            Path(folder),
+            Fitted(self.get_params(), self.classes_, names, self.inputs_, self.trained_, self.n_iter_, self.elbo_),
+        )
+
+    @classmethod
+    def load(cls, folder: str | Path) -> TickClassifier:
+        """The classifier that `save` wrote, with its parameters."""
+        fitted = load_fitted(Path(folder))
+        self = cls(**fitted.params)
+        self.classes_, self.inputs_, self.trained_ = fitted.classes, fitted.inputs, fitted.trained
+        self.n_iter_, self.elbo_, self.n_features_in_ = fitted.n_iter, fitted.elbo, math.prod(fitted.inputs.shape)
+        if fitted.feature_names is not None:
+            self.feature_names_in_ = np.array(fitted.feature_names, dtype=object)
+        return self
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.three_d_array = True
+        return tags
+
+    def _model_name(self, shape: Shape | None) -> ModelName:
+        """What "auto" stands for; models of patches are refused for rows that are no images."""
+        if shape is not None:
+            return "tick" if self.model == "auto" else self.model
+        likely = square(self.n_features_in_)
+        if self.model not in ("auto", "se", "deep-se"):
+            raise ValueError(
+                f"model {self.model!r} looks at patches of images, and X has rows of {self.n_features_in_} numbers; "
+                f"give image_shape=(height, width){f', such as {likely}' if likely else ''}, or model='se' for rows"
+            )
+        if self.model == "auto" and likely:
+            warnings.warn(
+                f"rows of {self.n_features_in_} numbers are taken as features; if they are images laid flat, give "
+                f"image_shape={likely}, and if not, model='se'",
+                stacklevel=3,
+            )
+        return "se" if self.model == "auto" else self.model
+
+    def _split(self, labels: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
+        """Which images to train on, and which to set aside."""
+        if not self.validation_share:
+            return np.arange(len(labels)), np.arange(0)
+        return stratified_split(labels, self.validation_share, seed, _names(self.classes_))
+
+    def _train(self, config: Config, images: np.ndarray, labels: np.ndarray) -> DeepGP:
+        """The trained model; how training went is kept on the way."""
+        model_key, training_key, _ = jax.random.split(jax.random.key(config.seed), 3)
+        model = build_model(config.model, images, len(self.classes_), key=model_key)
+        settings, self.elbo_ = config.training, []
+        for event in train(
+            model,
+            images,
+            labels,
+            steps=settings.max_steps,
+            batch_size=settings.batch_size,
+            learning_rate=schedule(settings),
+            report_every=REPORT_EVERY,
+            key=training_key,
+        ):
+            model, self.n_iter_ = event.state.model, event.step
+            self.elbo_.append(event.elbo)
+            if self.verbose:
+                print(f"step {event.step} of {settings.max_steps}: ELBO {event.elbo:.6g}, {event.seconds:.0f} s")
+            if settings.patience is not None and at_rest(self.elbo_, settings.patience // REPORT_EVERY):
+                break
+        return model
+
+    def _probabilities(self, images: np.ndarray) -> Float[np.ndarray, "N K"]:
+        """Those of the trained model, summing to 1 in double precision."""
+        p = np.asarray(self.trained_.predict(images).probabilities, float)
+        return p / p.sum(axis=1, keepdims=True)
+
+
+def _names(classes: np.ndarray) -> tuple[str, ...]:
+    return tuple(map(str, classes))

@@ -1,0 +1,176 @@
+"""The training runs behind the tables and figures, with their settings at each scale.
+
+A run has a name, `dataset/model`, and may serve several tables and figures. Settings that the paper does not give are
+listed in docs/experiments.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from tickgp.training.config import Config, DataConfig, ModelConfig, ModelName, TrainingConfig
+
+Scale = Literal["paper", "smoke", "fast"]
+Kernel = Literal["conv", "tick"]
+Sampling = Literal["marginal", "full", "correlated"]
+
+DROPOUT_RATES = (0.25, 0.5, 0.75)
+ENSEMBLE_SEEDS = (0, 1, 2, 3, 4)
+SAMPLES = (100, 5)
+"""Draws behind a prediction: ours, and the paper's."""
+
+
+@dataclass(frozen=True)
+class CnnConfig:
+    """The training of a dropout CNN."""
+
+    data: DataConfig
+    seed: int = 0
+    num_convolutions: int = 2
+    dropout: float = 0.5
+    max_steps: int = 50_000
+    batch_size: int = 128
+    learning_rate: float = 1e-4
+    prediction_samples: int = 100
+    report_every: int = 469
+    """An epoch of MNIST."""
+    watched_images: int = 2000
+
+
+@dataclass(frozen=True)
+class EnsembleConfig:
+    """The mean of several trained CNNs."""
+
+    data: DataConfig
+    members: tuple[str, ...]
+    """Names of their runs."""
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One training run, or the mean of several."""
+
+    name: str
+    settings: Config | CnnConfig | EnsembleConfig
+    start_from: str | None = None
+    """The run whose trained model it starts from."""
+    also_on: tuple[str, ...] = ()
+    """Datasets that it is tested on besides its own."""
+
+
+def shallow(dataset: str, model: ModelName, scale: Scale) -> Cell:
+    """A GP of one layer with 1,000 inducing patches: tables 1 and 3."""
+    also_on = ("semeion",) if dataset == "mnist" else ()
+    return Cell(f"{dataset}/{model}", _shallow(dataset, model, scale), also_on=also_on)
+
+
+def two_against_seven(model: ModelName, scale: Scale) -> Cell:
+    """MNIST's 2 against 7 with a squared-exponential location kernel: the figure of patch responses."""
+    config = _shallow("mnist", model, scale)
+    location: dict[str, Any] = {"location": "se"} if model == "tick" else {}
+    return Cell(
+        f"mnist-2-7/{model}",
+        replace(
+            config,
+            data=replace(config.data, classes=("2", "7")),
+            model=replace(config.model, likelihood="bernoulli", **location),
+        ),
+    )
+
+
+def deep(dataset: str, kernel: Kernel, depth: int, scale: Scale) -> Cell:
+    """A GP of one to three layers with 384 inducing patches each: table 2."""
+    start_from = f"{dataset}/deep-{kernel}-2" if depth == 3 else None
+    return Cell(f"{dataset}/deep-{kernel}-{depth}", _deep(dataset, kernel, depth, scale), start_from)
+
+
+def switched(kernel: Kernel, sampling: Literal["marginal", "full", "correlated"], scale: Scale) -> Cell:
+    """The trained two-layer model, trained on with another way to draw its hidden layer."""
+    config = _deep("mnist", kernel, 2, scale)
+    steps = {"paper": 5000, "fast": 2000, "smoke": 20}[scale]
+    training = replace(config.training, max_steps=steps, learning_rate=0.001, report_every=max(steps // 10, 1))
+    config = replace(config, model=replace(config.model, sampling=sampling), training=training)
+    return Cell(f"mnist/deep-{kernel}-2-{sampling}", config, start_from=f"mnist/deep-{kernel}-2")
+
+
+def deep_se(dataset: str, scale: Scale) -> Cell:
+    """A deep GP with squared-exponential kernels, two layers of 384 inducing points."""
+    config = _deep(dataset, "conv", 2, scale)
+    model = ModelConfig(name="deep-se", num_inducing=config.model.num_inducing, width=10 if scale == "smoke" else 30)
+    return Cell(f"{dataset}/deep-se", replace(config, model=model))
+
+
+def cnn(dataset: str, scale: Scale, *, dropout: float = 0.5, seed: int = 0) -> Cell:
+    """The dropout CNN of two convolutions, with a tenth of the training images left out to choose by."""
+    name = f"bcnn-{dropout:g}" + (f"-seed{seed}" if seed else "")
+    also_on = ("semeion",) if dataset == "mnist" else ()
+    return Cell(f"{dataset}/{name}", replace(_cnn(dataset, scale), dropout=dropout, seed=seed), also_on=also_on)
+
+
+def ensemble(dataset: str, scale: Scale) -> Cell:
+    """The mean of five CNNs that differ in their seeds."""
+    members = [cnn(dataset, scale, seed=seed) for seed in ENSEMBLE_SEEDS]
+    settings = EnsembleConfig(members[0].settings.data, tuple(member.name for member in members))
+    return Cell(f"{dataset}/ensemble", settings, also_on=members[0].also_on)
+
+
+def growing_cnn(num_convolutions: int, scale: Scale) -> Cell:
+    """The dropout CNN of one to three convolutions on MNIST."""
+    settings = replace(_cnn("mnist", scale), num_convolutions=num_convolutions)
+    return Cell(f"mnist/bcnn-depth{num_convolutions}", settings)
+
+
+def _shallow(dataset: str, model: ModelName, scale: Scale) -> Config:
+    places: dict[str, Any] = {"places": "uniform"} if model == "tick" else {}
+    stride: dict[str, Any] = {} if model == "se" else {"stride": 4}
+    match scale:
+        case "paper":
+            settings = ModelConfig(name=model, num_inducing=1000, **places)
+            training = TrainingConfig(max_steps=100_000, report_every=1000, checkpoint_every=5000, watched_images=2000)
+        case "fast":
+            settings = ModelConfig(name=model, num_inducing=1000)
+            training = TrainingConfig(max_steps=40_000, report_every=1000, checkpoint_every=5000, watched_images=2000)
+        case "smoke":
+            settings = ModelConfig(name=model, num_inducing=20, **places, **stride)
+            training = _SMOKE
+    return Config(data=_data(dataset, scale), model=settings, training=training)
+
+
+def _deep(dataset: str, kernel: Kernel, depth: int, scale: Scale) -> Config:
+    name: ModelName = f"deep-{kernel}"  # type: ignore[assignment]
+    places: dict[str, Any] = {"places": "uniform"} if kernel == "tick" else {}
+    batch = 64 if dataset == "cifar10" else 32
+    decay: dict[str, Any] = {"decay": "step", "decay_factor": 4.0, "batch_size": batch, "watched_images": 2000}
+    match scale:
+        case "paper":
+            model = ModelConfig(name=name, depth=depth, num_inducing=384, hidden_q_mu=0.0, **places)
+            training = TrainingConfig(
+                max_steps=300_000, decay_steps=50_000.0, report_every=5000, checkpoint_every=5000, **decay
+            )
+        case "fast":
+            model = ModelConfig(name=name, depth=depth, num_inducing=384)
+            training = TrainingConfig(
+                max_steps=60_000, decay_steps=10_000.0, report_every=2000, checkpoint_every=2000, **decay
+            )
+        case "smoke":
+            model = ModelConfig(name=name, depth=depth, num_inducing=20, channels=3, stride=4, **places)
+            training = _SMOKE
+    return Config(data=_data(dataset, scale), model=model, training=training)
+
+
+def _cnn(dataset: str, scale: Scale) -> CnnConfig:
+    data = replace(_data(dataset, scale), validation_share=0.1)
+    if scale == "smoke":
+        return CnnConfig(data, max_steps=100, batch_size=32, report_every=20, watched_images=100, prediction_samples=20)
+    return CnnConfig(data)
+
+
+def _data(dataset: str, scale: Scale) -> DataConfig:
+    if scale == "smoke":
+        return DataConfig(dataset=dataset, train_images=1000, test_images=300)
+    return DataConfig(dataset=dataset)
+
+
+_SMOKE = TrainingConfig(max_steps=100, batch_size=32, report_every=20, checkpoint_every=100, watched_images=100)

@@ -1,0 +1,38 @@
+"""Several trained CNNs as one: the mean of their probabilities."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tickgp.experiments.cells import Cell, EnsembleConfig
+from tickgp.experiments.predictions import read_predictions, save_predictions
+from tickgp.experiments.results import scores
+from tickgp.experiments.run_cnn import load_cnn_data, other_data
+
+
+def judge_ensemble(cell: Cell, folder: Path, work: Path, data_dir: Path | None) -> dict[str, Any]:
+    """The content of the result file: from the predictions that the members left in the folders of `work`."""
+    assert isinstance(cell.settings, EnsembleConfig)
+    members = [_predictions(work / name) for name in cell.settings.members]
+    data = load_cnn_data(cell, data_dir)
+    splits = {"test": data.test} | other_data(cell, data.train.images.shape[1:], data_dir)
+    p = {name: np.mean([member[f"{name}/deterministic"] for member in members], axis=0) for name in splits}
+    save_predictions(folder, {f"{name}/ensemble": values for name, values in p.items()})
+    return {
+        "dataset": {"name": data.name, "sha256": data.sha256()},
+        "seconds": 0.0,
+        "steps": None,
+        "elbo": None,
+        "metrics": {name: {"ensemble": scores(p[name], split.labels)} for name, split in splits.items()},
+        "curve": [],
+    }
+
+
+def _predictions(folder: Path) -> dict[str, np.ndarray]:
+    found = read_predictions(folder)
+    if found is None:
+        raise ValueError(f"{folder} holds no predictions of a finished run; remove its result file to run it again")
+    return found

@@ -1,0 +1,72 @@
+"""Samples of the patch response g over two images: how much of it a model leaves open, and where."""
+
+from __future__ import annotations
+
+from string import ascii_lowercase
+
+import numpy as np
+from jaxtyping import Real
+from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import LinearSegmentedColormap, Normalize
+from matplotlib.figure import Figure, SubFigure
+
+from tickgp.evaluation.plots import GREY, INK, new_figure
+from tickgp.evaluation.plots_images import show_picture
+from tickgp.experiments.figures.looks import empty_figure
+
+# Pale where a sample is at the mean; darker below it than above, so that grey print keeps the sign of what is strong.
+_DEVIATION = LinearSegmentedColormap.from_list("deviation", ["#08306B", "#3E8EC4", "#F7F7F7", "#F5A623", "#B35900"])
+
+
+def patch_response_figure(
+    images: Real[np.ndarray, "2 H W"], samples: dict[str, Real[np.ndarray, "2 S rows columns"]]
+) -> Figure:
+    """For each model, (a), (b), …: the two images, and S samples of g at each place as deviations from its mean.
+
+    `samples` holds the deviations of each model, a value for each patch at the place of its upper left corner. All
+    models share one colour range, symmetric about 0 and as wide as the largest deviation, so that a paler model is a
+    surer one. Thin lines are at a third of the range: solid above the mean, dashed below it.
+    """
+    if not samples:
+        return empty_figure("No samples of the patch response to show.")
+    norm = _symmetric(samples)
+    count = next(iter(samples.values())).shape[1]
+    width = 0.85 * (count + 1)
+    figure = new_figure(len(samples) * width + 0.8, 2.2)
+    ratios = [*[width] * len(samples), 0.8]
+    *parts, last = figure.subfigures(1, len(ratios), squeeze=False, wspace=0.04, width_ratios=ratios)[0]
+    for letter, part, (name, deviations) in zip(ascii_lowercase, parts, samples.items(), strict=False):
+        _model(part, images, deviations, norm)
+        part.suptitle(f"({letter}) {name}", fontsize=11)
+    bar = last.colorbar(ScalarMappable(norm, _DEVIATION), cax=last.subplots())
+    bar.set_label("g(patch) − its mean", fontsize=8)
+    bar.ax.tick_params(labelsize=8)
+    return figure
+
+
+def _symmetric(samples: dict[str, np.ndarray]) -> Normalize:
+    largest = max(float(np.max(np.abs(some), initial=0, where=np.isfinite(some))) for some in samples.values())
+    return Normalize(-largest or -1.0, largest or 1.0)
+
+
+def _model(part: SubFigure, images: np.ndarray, deviations: np.ndarray, norm: Normalize) -> None:
+    grid = part.subplots(2, 1 + deviations.shape[1], squeeze=False)
+    for row, image, some in zip(grid, images, deviations, strict=True):
+        show_picture(row[0], image[..., None])
+        for axes, sample in zip(row[1:], some, strict=True):
+            _sample(axes, sample, norm)
+    grid[0, 0].set_title("image", fontsize=8)
+    for number, axes in enumerate(grid[0, 1:], start=1):
+        axes.set_title(f"sample {number}", fontsize=8)
+
+
+def _sample(axes: Axes, sample: Real[np.ndarray, "rows columns"], norm: Normalize) -> None:
+    axes.imshow(sample, cmap=_DEVIATION, norm=norm, interpolation="nearest")
+    third = float(norm.vmax or 0) / 3
+    # matplotlib warns of levels that no value reaches.
+    levels = [level for level in (-third, third) if np.nanmin(sample) < level < np.nanmax(sample)]
+    if levels:
+        axes.contour(sample, levels=levels, colors=INK, linewidths=0.5, negative_linestyles="dashed")
+    axes.set(xticks=[], yticks=[])
+    axes.spines[:].set_color(GREY)

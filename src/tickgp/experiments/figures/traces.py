@@ -1,0 +1,67 @@
+"""Test error over the time of training, for each kernel and depth."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from jaxtyping import Float, Real
+from matplotlib.figure import Figure
+
+from tickgp.evaluation.plots import new_figure, tidy
+from tickgp.experiments.figures.looks import (
+    CURVE_STYLES,
+    KERNEL_DASHES,
+    draw_curve,
+    empty_figure,
+    key_line,
+    legend_above,
+    numbers,
+    scale_to,
+)
+
+_DEPTHS = {1: "one layer", 2: "two layers", 3: "three layers"}
+
+
+@dataclass(frozen=True)
+class Trace:
+    """Test error, as a fraction, after so many seconds of training a model of that kernel and depth."""
+
+    kernel: Literal["Conv", "TICK"]
+    depth: Literal[1, 2, 3]
+    seconds: Real[np.ndarray, " T"]
+    error: Real[np.ndarray, " T"]
+
+
+def traces_figure(traces: Sequence[Trace]) -> Figure:
+    """Error against time: TICK solid, Conv dashed; one, two and three layers blue, orange and green.
+
+    Times are drawn as given. A three-layer model starts from the trained two-layer one, so the caller adds that one's
+    last time to its own: its line then starts where the other ends. Depths that are not there are not in the legend.
+    """
+    if not traces:
+        return empty_figure("No traces to show.")
+    figure = new_figure(6.4, 4.2)
+    axes = figure.subplots()
+    unit, length = time_unit([trace.seconds for trace in traces])
+    for trace in traces:
+        dashes = KERNEL_DASHES[trace.kernel]
+        draw_curve(axes, trace.seconds / length, 100 * trace.error, CURVE_STYLES[trace.depth - 1], dashes)
+    axes.set(xlabel=f"time of training ({unit})", ylabel="test error (%)")
+    axes.set_xlim(left=0)
+    scale_to(axes, [100 * trace.error for trace in traces])
+    depths = sorted({trace.depth for trace in traces})
+    kernels = [kernel for kernel in KERNEL_DASHES if kernel in {trace.kernel for trace in traces}]
+    keys = [key_line(_DEPTHS[depth], *CURVE_STYLES[depth - 1]) for depth in depths]
+    legend_above(axes, [*keys, *(key_line(kernel, dashes=KERNEL_DASHES[kernel]) for kernel in kernels)], columns=5)
+    tidy(axes)
+    return figure
+
+
+def time_unit(times: Sequence[Float[np.ndarray, " _"]]) -> tuple[str, float]:
+    """The unit in which the longest of these times (seconds) is best read, and its seconds."""
+    found = np.concatenate([numbers(some) for some in times])
+    longest = float(np.max(found, initial=0, where=np.isfinite(found)))
+    return ("s", 1.0) if longest < 180 else ("min", 60.0) if longest < 3 * 3600 else ("h", 3600.0)

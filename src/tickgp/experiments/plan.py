@@ -1,0 +1,101 @@
+"""Which runs each table and figure of the paper needs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tickgp.experiments.cells import (
+    DROPOUT_RATES,
+    ENSEMBLE_SEEDS,
+    Cell,
+    Kernel,
+    Sampling,
+    Scale,
+    cnn,
+    deep,
+    deep_se,
+    ensemble,
+    growing_cnn,
+    shallow,
+    switched,
+    two_against_seven,
+)
+from tickgp.training.config import ModelName
+
+SHALLOW: tuple[ModelName, ...] = ("se", "conv", "tick")
+KERNELS: tuple[Kernel, ...] = ("conv", "tick")
+SAMPLERS: tuple[Sampling, ...] = ("marginal", "full", "correlated")
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A table or figure: what it shows, and the runs it is made from."""
+
+    about: str
+    cells: Callable[[Scale], list[Cell]]
+
+
+def _cnns(dataset: str, scale: Scale) -> list[Cell]:
+    grid = [cnn(dataset, scale, dropout=rate) for rate in DROPOUT_RATES]
+    return [*grid, *(cnn(dataset, scale, seed=seed) for seed in ENSEMBLE_SEEDS if seed), ensemble(dataset, scale)]
+
+
+def _table1(scale: Scale) -> list[Cell]:
+    datasets = ("mnist", "fashion-mnist", "cifar10-grey")
+    return [
+        cell
+        for dataset in datasets
+        for cell in [*(shallow(dataset, model, scale) for model in SHALLOW), *_cnns(dataset, scale)]
+    ]
+
+
+def _table2(scale: Scale) -> list[Cell]:
+    return [
+        deep(dataset, kernel, depth, scale)
+        for dataset in ("mnist", "cifar10")
+        for depth in (1, 2, 3)
+        for kernel in KERNELS
+    ]
+
+
+def _table3(scale: Scale) -> list[Cell]:
+    return [*(shallow("mnist", kernel, scale) for kernel in KERNELS), *_cnns("mnist", scale)]
+
+
+def _depth_baselines(scale: Scale) -> list[Cell]:
+    return [*(growing_cnn(number, scale) for number in (1, 2, 3)), deep_se("mnist", scale), deep_se("cifar10", scale)]
+
+
+def _dropout(scale: Scale) -> list[Cell]:
+    return [shallow("mnist", "tick", scale), *(cnn("mnist", scale, dropout=rate) for rate in (0.25, 0.75))]
+
+
+def _traces(scale: Scale) -> list[Cell]:
+    return [cell for cell in _table2(scale) if cell.name.startswith("mnist/")]
+
+
+def _full_covariance(scale: Scale) -> list[Cell]:
+    before = [deep("mnist", kernel, 2, scale) for kernel in KERNELS]
+    return before + [switched(kernel, sampling, scale) for kernel in KERNELS for sampling in SAMPLERS]
+
+
+EXPERIMENTS = {
+    "table1": Experiment("SE, Conv, TICK and B-CNN on MNIST, Fashion-MNIST and grey CIFAR-10", _table1),
+    "table2": Experiment("deep Conv against deep TICK, depths 1 to 3, on MNIST and CIFAR-10", _table2),
+    "table3": Experiment("trained on MNIST, tested on Semeion", _table3),
+    "depth-baselines": Experiment("growing B-CNNs, and deep GPs with SE kernels", _depth_baselines),
+    "patch-response": Experiment(
+        "samples of the patch response, 2 against 7", lambda scale: [two_against_seven(k, scale) for k in KERNELS]
+    ),
+    "misclassified": Experiment("probabilities of misclassified images of MNIST and Semeion", _table3),
+    "dropout": Experiment("train and test NLL of TICK and of B-CNNs of two dropout rates", _dropout),
+    "traces": Experiment("error against time, depths 1 to 3", _traces),
+    "full-covariance": Experiment("hidden layers drawn from marginals, jointly, and through u", _full_covariance),
+}
+
+
+def cells_of(experiments: list[str], scale: Scale) -> list[Cell]:
+    """The runs that these experiments need, each once, none before one that it needs."""
+    cells = {cell.name: cell for name in experiments for cell in EXPERIMENTS[name].cells(scale)}
+    return sorted(cells.values(), key=lambda cell: cell.start_from is not None)

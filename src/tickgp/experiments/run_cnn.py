@@ -1,0 +1,152 @@
+"""A dropout CNN of an experiment: trained in a folder with checkpoints, then tested in three ways.
+
+dropout: averaged over draws of dropout at test, as in the paper. deterministic: the network as it is. temperature: its
+logits divided by a temperature that is chosen on the validation images.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from tickgp.baselines.cnn import CNN
+from tickgp.baselines.predict import predict_cnn, predict_logits
+from tickgp.baselines.temperature import fit_temperature, scaled
+from tickgp.baselines.training import CNNProgress, CNNState, initial_state, train_cnn
+from tickgp.data.dataset import Dataset, Split, load_dataset
+from tickgp.evaluation.metrics import nll, top_error
+from tickgp.experiments.cells import Cell, CnnConfig
+from tickgp.experiments.predictions import save_predictions
+from tickgp.experiments.results import scores, thinned
+from tickgp.runs.execute import Event, Finished, Note, Report, Stopped
+from tickgp.runs.folder import append_history, load_data, read_history, write_history
+from tickgp.training.checkpoint import load_checkpoint, save_checkpoint
+from tickgp.training.config import Config
+
+
+def train_cnn_cell(cell: Cell, folder: Path, data_dir: Path | None, stop: Callable[[], bool]) -> Iterator[Event]:
+    """The events of the run; it goes on where it stopped."""
+    settings, data = _settings(cell), load_cnn_data(cell, data_dir)
+    folder.mkdir(parents=True, exist_ok=True)
+    state, broken = _start(folder, settings, data)
+    yield from (Note(f"passed over a broken checkpoint: {reason}") for reason in broken)
+    step = int(state.step)
+    history = read_history(folder, last=step)
+    write_history(folder, history)
+    before = history[-1]["seconds"] if history else 0.0
+    for event in _training(settings, data, state, stop):
+        state, step = event.state, event.step
+        if step % settings.report_every == 0:
+            report = _report(settings, data, event, before)
+            append_history(folder, report)
+            yield Report(**report)
+            save_checkpoint(folder / "checkpoint", state)
+    save_checkpoint(folder / "checkpoint", state)
+    yield Finished({}) if step >= settings.max_steps else Stopped(step)
+
+
+def judge_cnn(cell: Cell, folder: Path, data_dir: Path | None) -> dict[str, Any]:
+    """The content of the result file of a finished run; its predictions are left in `folder`."""
+    settings, data = _settings(cell), load_cnn_data(cell, data_dir)
+    state, _ = _start(folder, settings, data)
+    model, shape = state.model, data.train.images.shape[1:]
+    assert data.validation is not None
+    temperature = fit_temperature(predict_logits(model, data.validation.images), data.validation.labels)
+    splits = {"test": data.test, "validation": data.validation} | other_data(cell, shape, data_dir)
+    p = {
+        f"{name}/{way}": values
+        for name, split in splits.items()
+        for way, values in _three_ways(settings, model, split, temperature).items()
+    }
+    save_predictions(folder, p)
+    history = read_history(folder)
+    return {
+        "dataset": {"name": data.name, "sha256": data.sha256()},
+        "train_images": len(data.train),
+        "seconds": history[-1]["seconds"] if history else None,
+        "steps": int(state.step),
+        "elbo": None,
+        "temperature": temperature,
+        "metrics": {
+            name: {way: scores(p[f"{name}/{way}"], split.labels) for way in ("dropout", "deterministic", "temperature")}
+            for name, split in splits.items()
+        },
+        "curve": thinned(history),
+    }
+
+
+def load_cnn_data(cell: Cell, data_dir: Path | None) -> Dataset:
+    """The images of a CNN's run. All seeds have the same split."""
+    return load_data(Config(data=replace(cell.settings.data, data_dir=data_dir)))
+
+
+def other_data(cell: Cell, like: tuple[int, ...], data_dir: Path | None) -> dict[str, Split]:
+    """The other data that it is tested on."""
+    return {name: load_dataset(name, data_dir=data_dir, test_share=1.0, like=like).test for name in cell.also_on}
+
+
+def _settings(cell: Cell) -> CnnConfig:
+    assert isinstance(cell.settings, CnnConfig)
+    return cell.settings
+
+
+def _start(folder: Path, settings: CnnConfig, data: Dataset) -> tuple[CNNState, list[str]]:
+    shape, key = data.train.images.shape[1:], jax.random.key(settings.seed)
+    model = CNN(shape, len(data.class_names), num_convolutions=settings.num_convolutions, key=key)
+    state = initial_state(model)
+    if (folder / "checkpoint").is_dir():
+        return load_checkpoint(folder / "checkpoint", state)
+    return state, []
+
+
+def _training(settings: CnnConfig, data: Dataset, state: CNNState, stop: Callable[[], bool]) -> Iterator[CNNProgress]:
+    return train_cnn(
+        state,
+        data.train.images,
+        data.train.labels,
+        steps=settings.max_steps,
+        batch_size=settings.batch_size,
+        learning_rate=settings.learning_rate,
+        dropout=settings.dropout,
+        report_every=settings.report_every,
+        stop=stop,
+        key=jax.random.fold_in(jax.random.key(settings.seed), 1),
+    )
+
+
+def _report(settings: CnnConfig, data: Dataset, event: CNNProgress, before: float) -> dict[str, Any]:
+    model = event.state.model
+    train, test = (_first(split, settings.watched_images) for split in (data.train, data.test))
+    p = {name: _dropout(settings, model, split) for name, split in {"train": train, "test": test}.items()}
+    return {
+        "step": event.step,
+        "elbo": float("nan"),
+        "nll": nll(p["test"], test.labels),
+        "top1_error": top_error(p["test"], test.labels),
+        "train_nll": nll(p["train"], train.labels),
+        "seconds": round(before + event.seconds, 3),
+    }
+
+
+def _first(split: Split, number: int) -> Split:
+    return Split(split.images[:number], split.labels[:number])
+
+
+def _dropout(settings: CnnConfig, model: CNN, split: Split) -> np.ndarray:
+    key, samples = jax.random.key(settings.seed), settings.prediction_samples
+    prediction = predict_cnn(model, split.images, dropout=settings.dropout, num_samples=samples, key=key)
+    return np.asarray(prediction.probabilities, float)
+
+
+def _three_ways(settings: CnnConfig, model: CNN, split: Split, temperature: float) -> dict[str, np.ndarray]:
+    logits = predict_logits(model, split.images)
+    return {
+        "dropout": _dropout(settings, model, split),
+        "deterministic": np.asarray(scaled(logits, 1.0).probabilities, float),
+        "temperature": np.asarray(scaled(logits, temperature).probabilities, float),
+    }

@@ -1,0 +1,83 @@
+"""A Gaussian process of an experiment: trained in a run folder, then tested as the tables ask."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from tickgp.data.dataset import Split, load_dataset
+from tickgp.evaluation.reach import crossings_across
+from tickgp.experiments.cells import SAMPLES, Cell
+from tickgp.experiments.predictions import save_predictions
+from tickgp.experiments.results import scores, thinned
+from tickgp.gp.convolution import Convolutional
+from tickgp.gp.kernels import AbstractStationary
+from tickgp.gp.models import DeepGP
+from tickgp.gp.predict import predict
+from tickgp.runs.execute import Event, execute
+from tickgp.runs.folder import load_data, prepare, read_history, read_json
+from tickgp.runs.model_file import TrainedModel, load_model
+from tickgp.training.config import Config
+
+
+def train_gp(cell: Cell, folder: Path, work: Path, data_dir: Path | None, stop: Callable[[], bool]) -> Iterator[Event]:
+    """The events of the run; it goes on where it stopped. `work` is the folder of all runs."""
+    if not (folder / "config.toml").is_file():
+        config = cell.settings
+        assert isinstance(config, Config)
+        start_from = None if cell.start_from is None else work / cell.start_from
+        training = replace(config.training, start_from=start_from)
+        prepare(replace(config, data=replace(config.data, data_dir=data_dir), training=training), folder)
+    if not (folder / "metrics.json").is_file():
+        yield from execute(folder, stop=stop, command=f"tickgp reproduce --only {cell.name}")
+
+
+def judge_gp(cell: Cell, folder: Path) -> dict[str, Any]:
+    """The content of the result file of a finished run; its predictions are left in `folder`."""
+    trained = load_model(folder)
+    data = load_data(trained.config)
+    splits = {"test": data.test} | {name: _other(trained, name) for name in cell.also_on}
+    p = {f"{name}/{S}": _predict(trained, split, S) for name, split in splits.items() for S in SAMPLES}
+    save_predictions(folder, p)
+    metrics = read_json(folder / "metrics.json")
+    return {
+        "dataset": read_json(folder / "manifest.json")["dataset"],
+        "train_images": len(data.train),
+        "seconds": read_json(folder / "manifest.json")["seconds"],
+        "steps": metrics["steps"],
+        "elbo": metrics["elbo"],
+        "metrics": {
+            name: {str(S): scores(p[f"{name}/{S}"], split.labels) for S in SAMPLES} for name, split in splits.items()
+        },
+        "learned": learned_location(trained.model),
+        "curve": thinned(read_history(folder)),
+    }
+
+
+def learned_location(model: DeepGP) -> dict[str, float] | None:
+    """The learned translation insensitivity of the last layer; None if it is invariant or sees no patches."""
+    covariance = model.layers[-1].gp.kernel.covariances[0]
+    if not isinstance(covariance, Convolutional) or covariance.response.location is None:
+        return None
+    location, grid = covariance.response.location, covariance.grid
+    assert isinstance(location, AbstractStationary)
+    return {
+        "lengthscale": float(location.lengthscale.value),
+        "zero_crossings_across_width": crossings_across(location, grid)[1],
+        "width": grid.image_shape[1],
+    }
+
+
+def _other(trained: TrainedModel, name: str) -> Split:
+    data_dir = trained.config.data.data_dir
+    return load_dataset(name, data_dir=data_dir, test_share=1.0, like=trained.image_shape).test
+
+
+def _predict(trained: TrainedModel, split: Split, num_samples: int) -> np.ndarray:
+    key = jax.random.fold_in(jax.random.key(trained.config.seed), 1)
+    return np.asarray(predict(trained.model, split.images, key=key, num_samples=num_samples).probabilities, float)

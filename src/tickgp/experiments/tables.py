@@ -1,0 +1,170 @@
+"""The paper's tables with our numbers beside the paper's, as Markdown, from result files alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tickgp.experiments import paper_numbers as paper
+from tickgp.experiments.cells import DROPOUT_RATES, Scale
+from tickgp.experiments.results import read_result
+
+METRICS = {
+    "top1_error": "top-1 error (%)",
+    "top2_error": "top-2 error (%)",
+    "top3_error": "top-3 error (%)",
+    "nll": "NLL",
+    "nll_misses": "NLL of misses",
+}
+Scores = dict[str, Any] | None
+"""Metrics and their intervals; None if there is no such run yet."""
+
+
+class Book:
+    """The results of one scale, as the tables ask for them."""
+
+    def __init__(self, results: Path, scale: Scale):
+        self.results, self.scale = results, scale
+
+    def run(self, name: str) -> dict[str, Any] | None:
+        return read_result(self.results, self.scale, name)
+
+    def gp(self, name: str, *, on: str = "test", samples: int = 100) -> Scores:
+        """A GP's scores, from so many draws."""
+        result = self.run(name)
+        return None if result is None else result["metrics"][on][str(samples)]
+
+    def cnn(self, name: str, way: str, *, on: str = "test") -> Scores:
+        """A CNN's scores: with dropout at test, deterministic, or with a temperature."""
+        result = self.run(name)
+        return None if result is None else result["metrics"][on][way]
+
+    def best_cnn(self, dataset: str) -> str | None:
+        """The CNN of the dropout rate with the least NLL on its validation images; None until all of them are there."""
+        names = [f"{dataset}/bcnn-{rate:g}" for rate in DROPOUT_RATES]
+        scores = [self.cnn(name, "dropout", on="validation") for name in names]
+        if any(score is None for score in scores):
+            return None
+        return names[int(np.argmin([score["test"]["nll"] for score in scores if score is not None]))]
+
+    def chosen_cnn(self, dataset: str, way: str, *, on: str = "test") -> Scores:
+        name = self.best_cnn(dataset)
+        return None if name is None else self.cnn(name, way, on=on)
+
+    def ensemble(self, dataset: str, *, on: str = "test") -> Scores:
+        """The mean of five CNNs; made with the last of them."""
+        result = self.run(f"{dataset}/ensemble")
+        return None if result is None else result["metrics"][on]["ensemble"]
+
+
+def table1(book: Book) -> str:
+    datasets = {"mnist": "MNIST", "fashion-mnist": "Fashion-MNIST", "cifar10-grey": "grey CIFAR-10"}
+    return "\n\n".join(_table1_part(book, dataset, title) for dataset, title in datasets.items())
+
+
+def _table1_part(book: Book, dataset: str, title: str) -> str:
+    ours = {name: book.gp(f"{dataset}/{name}") for name in ("se", "conv", "tick")}
+    ours["bcnn"] = book.chosen_cnn(dataset, "dropout")
+    more = {
+        "TICK, S = 5": book.gp(f"{dataset}/tick", samples=5),
+        "CNN, temperature": book.chosen_cnn(dataset, "temperature"),
+        "5 CNNs": book.ensemble(dataset),
+    }
+    heads = ["SE", "Conv", "TICK", "B-CNN", *more]
+    rows = [
+        [
+            words,
+            *(cell(ours[name], metric, paper.TABLE1[dataset][name][metric]) for name in ours),
+            *(cell(scores, metric) for scores in more.values()),
+        ]
+        for metric, words in METRICS.items()
+    ]
+    return markdown([title, *heads], rows)
+
+
+def table2(book: Book) -> str:
+    kernels = [(dataset, kernel) for dataset in ("mnist", "cifar10") for kernel in ("conv", "tick")]
+    heads = ["depth", "metric", "MNIST Conv", "MNIST TICK", "CIFAR-10 Conv", "CIFAR-10 TICK"]
+    rows = []
+    for depth in (1, 2, 3):
+        for metric, words in {"top1_error": METRICS["top1_error"], "nll": "NLL", "negative_elbo": "− ELBO"}.items():
+            cells = [_table2_cell(book, dataset, kernel, depth, metric) for dataset, kernel in kernels]
+            rows.append([str(depth), words, *cells])
+    return markdown(heads, rows)
+
+
+def _table2_cell(book: Book, dataset: str, kernel: str, depth: int, metric: str) -> str:
+    name, theirs = f"{dataset}/deep-{kernel}-{depth}", paper.TABLE2[dataset][kernel][depth][metric]
+    if metric != "negative_elbo":
+        return cell(book.gp(name), metric, theirs)
+    result = book.run(name)
+    return beside("" if result is None else f"{-result['elbo']:.0f}", f"{theirs:.0f}")
+
+
+def table3(book: Book) -> str:
+    columns = {
+        "Conv": (book.gp("mnist/conv", on="semeion"), "conv"),
+        "TICK": (book.gp("mnist/tick", on="semeion"), "tick"),
+        "CNN": (book.chosen_cnn("mnist", "deterministic", on="semeion"), "cnn"),
+        "CNN, dropout at test": (book.chosen_cnn("mnist", "dropout", on="semeion"), None),
+        "CNN, temperature": (book.chosen_cnn("mnist", "temperature", on="semeion"), None),
+        "5 CNNs": (book.ensemble("mnist", on="semeion"), None),
+    }
+    rows = [
+        [words, *(cell(ours, metric, paper.TABLE3[name][metric] if name else None) for ours, name in columns.values())]
+        for metric, words in METRICS.items()
+    ]
+    return markdown(["trained on MNIST, tested on Semeion", *columns], rows)
+
+
+def depth_baselines(book: Book) -> str:
+    rows = [
+        [
+            f"B-CNN, {depth} convolution{'s' if depth > 1 else ''}, MNIST",
+            *_pair(book.cnn(f"mnist/bcnn-depth{depth}", "dropout"), paper.GROWING_CNN[depth]),
+        ]
+        for depth in (1, 2, 3)
+    ]
+    rows += [
+        [f"deep SE-GP, 2 layers, {title}", *_pair(book.gp(f"{dataset}/deep-se"), paper.DEEP_SE[dataset])]
+        for dataset, title in {"mnist": "MNIST", "cifar10": "CIFAR-10"}.items()
+    ]
+    return markdown(["model", METRICS["top1_error"], METRICS["nll"]], rows)
+
+
+def _pair(scores: Scores, theirs: dict[str, float]) -> list[str]:
+    return [cell(scores, metric, theirs.get(metric)) for metric in ("top1_error", "nll")]
+
+
+def cell(scores: Scores, metric: str, theirs: float | None = None) -> str:
+    """Our number with its interval, and the paper's in brackets; where there is no run, only the paper's."""
+    show = _percent if metric.endswith("error") else _nats
+    value = None if scores is None else scores["test"][metric]
+    if scores is None or value is None:
+        ours = ""
+    else:
+        low, high = scores["interval"][metric]
+        scale = 100 if metric.endswith("error") else 1
+        ours = f"{show(scale * value)} <sub>{show(scale * low)}–{show(scale * high)}</sub>"
+    return beside(ours, None if theirs is None else show(theirs))
+
+
+def beside(ours: str, theirs: str | None) -> str:
+    return ours if theirs is None else f"{ours} [{theirs}]".strip()
+
+
+def _percent(value: float) -> str:
+    return f"{value:.2f}"
+
+
+def _nats(value: float) -> str:
+    return f"{value:.3f}"
+
+
+def markdown(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    line: Callable[[Iterable[str]], str] = lambda cells: "| " + " | ".join(cells) + " |"
+    heads = list(heads)
+    return "\n".join([line(heads), line("---" for _ in heads), *map(line, rows)])
