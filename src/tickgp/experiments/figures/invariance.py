@@ -10,6 +10,7 @@ from matplotlib.patches import Rectangle
 
 from tickgp.evaluation.plots import BLUE, INK, ORANGE, new_figure
 from tickgp.evaluation.plots_images import show_picture
+from tickgp.experiments.figures.looks import Dashes
 
 Box = tuple[int, int, int]
 """A square window of an image: row and column of its upper left corner, and its side."""
@@ -34,14 +35,13 @@ def invariance_figure(two: Real[np.ndarray, "H W"], seven: Real[np.ndarray, "H W
     return figure
 
 
-def _marked(axes: Axes, image: np.ndarray, box: Box, colour: str, dashes: str) -> None:
+def _marked(axes: Axes, image: np.ndarray, box: Box, colour: str, dashes: Dashes) -> None:
     row, column, size = box
     show_picture(axes, image[..., None])
     # White below the colour: seen on ink, on paper, and without colour.
-    for width, edge, style in ((4.5, "white", "solid"), (2.5, colour, dashes)):
+    for width, edge in ((4.5, "white"), (2.5, colour)):
         frame = Rectangle((column - 0.5, row - 0.5), size, size, fill=False, edgecolor=edge, linewidth=width)
-        frame.set_linestyle(style)
-        axes.add_patch(frame)
+        axes.add_patch(frame).set_linestyle(dashes if edge == colour else "solid")
     axes.set_xlabel(f"patch at row {row}, column {column}", fontsize=9, color=INK)
 
 

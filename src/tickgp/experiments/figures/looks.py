@@ -51,7 +51,9 @@ def draw_curve(
     The first marker comes after `first` of the distance between two: curves that lie close do not hide each other's.
     """
     (line,) = axes.plot(numbers(x), numbers(y), color=style[0], linestyle=dashes, linewidth=1.6)
-    line.set(marker=style[1], markersize=5, markevery=(first * _BETWEEN_MARKERS, _BETWEEN_MARKERS))
+    # Along a line without a single point matplotlib cannot measure the distance.
+    if np.isfinite(line.get_xydata()).all(axis=1).any():
+        line.set(marker=style[1], markersize=5, markevery=(first * _BETWEEN_MARKERS, _BETWEEN_MARKERS))
     return line
 
 

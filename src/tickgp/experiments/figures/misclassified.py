@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float, Int, Real
+from jaxtyping import Float, Int, Integer, Real
 from matplotlib.axes import Axes
 from matplotlib.container import BarContainer
 from matplotlib.figure import Figure
 
-from tickgp.evaluation.plots import INK, new_figure, plain
+from tickgp.evaluation.plots import GREY, INK, new_figure, plain
 from tickgp.evaluation.plots_images import as_picture, show_picture
 from tickgp.experiments.figures.looks import class_colours, class_legend, empty_figure, hatch_true
 
@@ -27,7 +27,7 @@ class Misclassified:
 
     name: str
     images: Real[np.ndarray, "n H W C"]
-    labels: Int[np.ndarray, " n"]
+    labels: Integer[np.ndarray, " n"]
     probabilities: Float[np.ndarray, "n K"]
     class_names: Sequence[str]
 
@@ -120,12 +120,12 @@ def all_misclassified(model: Misclassified) -> Figure:
     axes.set_axis_off()
     axes.set_anchor("NW")
     corners = [(_CELL_WIDTH * (n % columns), _CELL_HEIGHT * (n // columns)) for n in range(len(shown))]
-    for corner, i in zip(corners, shown, strict=True):
+    for corner, i in zip(corners, shown.tolist(), strict=True):
         _small_image(axes, corner, model, i)
     _small_bars(axes, corners, model, shown)
     which = "all shown" if len(shown) == len(wrong) else f"only the surest {len(shown)} are shown"
     said = f"{plain(model.name)}: {len(wrong)} of {len(model.labels)} images misclassified, {which}, surest first"
-    figure.suptitle(said, fontsize=9, x=0.01, ha="left")
+    figure.suptitle(f"{said}\ntrue→predicted; bars: probabilities from 0 to 1", fontsize=9, x=0.01, ha="left")
     figure.legend(handles=class_legend(), loc="outside lower left", ncols=3, frameon=False, fontsize=8)
     return figure
 
@@ -141,7 +141,7 @@ def _small_image(axes: Axes, corner: tuple[float, float], model: Misclassified, 
 def _small_bars(
     axes: Axes, corners: list[tuple[float, float]], model: Misclassified, shown: Int[np.ndarray, " shown"]
 ) -> BarContainer:
-    """The bars of all cells at once: one call for thousands of bars. They stand on a line, with room for 1 above."""
+    """The bars of all cells at once: one call for thousands of bars. Lines are drawn at 0 and at 1."""
     K = model.probabilities.shape[1]
     lefts, tops = np.array(corners).T
     feet = np.repeat(tops + 1.3 + _BARS_HEIGHT, K)
@@ -152,4 +152,5 @@ def _small_bars(
     for n, i in enumerate(shown):
         hatch_true(bars[n * K + int(model.labels[i])])
     axes.hlines(tops + 1.3 + _BARS_HEIGHT, lefts, lefts + 1, color=INK, linewidth=0.4)
+    axes.hlines(tops + 1.3, lefts, lefts + 1, color=GREY, linewidth=0.4)
     return bars

@@ -65,7 +65,7 @@ def _sample(axes: Axes, sample: Real[np.ndarray, "rows columns"], norm: Normaliz
     axes.imshow(sample, cmap=_DEVIATION, norm=norm, interpolation="nearest")
     third = float(norm.vmax or 0) / 3
     # matplotlib warns of levels that no value reaches.
-    levels = [level for level in (-third, third) if np.nanmin(sample) < level < np.nanmax(sample)]
+    levels = [level for level in (-third, third) if (sample < level).any() and (sample > level).any()]
     if levels:
         axes.contour(sample, levels=levels, colors=INK, linewidths=0.5, negative_linestyles="dashed")
     axes.set(xticks=[], yticks=[])

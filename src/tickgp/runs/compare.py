@@ -1,0 +1,68 @@
+"""Runs side by side, the best ELBO first: the paper's way to choose a model without a validation set."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tickgp.runs.folder import read_json
+from tickgp.training.toml import read_config
+
+NO_ELBO = (
+    "a CNN has no ELBO: it comes last, and its place says nothing; compare it by the test metrics, which are not made "
+    "for choosing"
+)
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A run among others."""
+
+    run: str
+    model: str
+    steps: int
+    elbo: float | None
+    test: dict[str, Any]
+
+
+def compare_runs(folders: Sequence[Path]) -> list[Compared]:
+    """The runs in the order of their ELBO, those without one last.
+
+    ELBOs of different data, or of different likelihoods, bound different things: such runs are refused.
+    """
+    if len(folders) < 2:
+        raise ValueError(f"{len(folders)} run was given; to compare, give at least two")
+    _check_equal(folders, [_data(folder) for folder in folders], "data", "train them on the same images")
+    likelihoods = [_likelihood(folder) for folder in folders]
+    with_elbo = [folder for folder, likelihood in zip(folders, likelihoods, strict=True) if likelihood is not None]
+    known = [likelihood for likelihood in likelihoods if likelihood is not None]
+    _check_equal(with_elbo, known, "likelihoods", "train them with the same --likelihood")
+    return sorted(map(_compared, folders), key=lambda run: float("inf") if run.elbo is None else -run.elbo)
+
+
+def _compared(folder: Path) -> Compared:
+    metrics = read_json(folder / "metrics.json")
+    return Compared(str(folder), metrics["model"], metrics["steps"], metrics["elbo"], metrics["test"])
+
+
+def _data(folder: Path) -> str:
+    dataset = read_json(folder / "manifest.json")["dataset"]
+    return f"{dataset['name']} ({dataset['sha256'][:12]})"
+
+
+def _likelihood(folder: Path) -> str | None:
+    """None for a run without an ELBO."""
+    if read_json(folder / "metrics.json")["elbo"] is None:
+        return None
+    return read_config(folder / "config.toml").model.likelihood
+
+
+def _check_equal(folders: Sequence[Path], values: list[str], what: str, remedy: str) -> None:
+    for folder, value in zip(folders, values, strict=True):
+        if value != values[0]:
+            raise ValueError(
+                f"{folders[0]} and {folder} have different {what}, {values[0]} and {value}, so that their ELBOs cannot "
+                f"be compared; {remedy}"
+            )

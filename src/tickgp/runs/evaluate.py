@@ -1,0 +1,104 @@
+"""A trained model on other data: its metrics there, and whether it notices that the data are of another kind."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tickgp.data.dataset import Dataset, load_dataset
+from tickgp.evaluation.metrics import auroc, bootstrap, evaluate, fpr95
+from tickgp.gp.predict import Prediction
+from tickgp.runs.folder import load_data, write_json
+from tickgp.runs.model_file import TrainedModel, load_model
+from tickgp.training.config import DataConfig
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """The content of evaluations/<dataset>.json, and what a person should know of it."""
+
+    metrics: dict[str, Any]
+    notes: tuple[str, ...]
+
+
+def evaluate_run(folder: Path, data: DataConfig) -> Evaluation:
+    """Metrics of a finished run on the images that `data` names; also left in its folder.
+
+    On the data it was trained on: the test images. On other data: all images, or the test images where the source has
+    such; classes are matched by their names. Where the model knows none of the classes, only `auroc` and `fpr95` are
+    left: how well entropy and mutual information tell these images from the run's own test images.
+    """
+    trained = load_model(folder)
+    own = load_data(trained.config)
+    if data.dataset == trained.config.data.dataset:
+        metrics = _on_own(trained, own)
+        return Evaluation(metrics, own.notes)
+    other = _load(trained, data)
+    known, notes = _known(other, trained.class_names)
+    outside = trained.predict(other.test.images)
+    metrics = {
+        **_header(trained, other),
+        **_scores(outside, known, trained.config.seed),
+        **_strangeness(trained.predict(own.test.images), outside),
+    }
+    write_json(folder / "evaluations" / f"{_file_name(other.name)}.json", metrics)
+    return Evaluation(metrics, (*other.notes, *notes))
+
+
+def _on_own(trained: TrainedModel, own: Dataset) -> dict[str, Any]:
+    return {**_header(trained, own), **_scores(trained.predict(own.test.images), own.test.labels, trained.config.seed)}
+
+
+def _header(trained: TrainedModel, data: Dataset) -> dict[str, Any]:
+    return {"model": trained.config.model.name, "trained_on": trained.config.data.dataset, "dataset": data.name}
+
+
+def _load(trained: TrainedModel, data: DataConfig) -> Dataset:
+    return load_dataset(
+        data.dataset,
+        data_dir=data.data_dir or trained.config.data.data_dir,
+        grey=data.grey,
+        skip_bad_images=data.skip_bad_images,
+        test_share=1.0,
+        seed=trained.config.seed,
+        like=trained.image_shape,
+    )
+
+
+def _known(data: Dataset, class_names: tuple[str, ...]) -> tuple[np.ndarray, tuple[str, ...]]:
+    """Labels in the model's numbering, −1 for classes that it does not know, and a sentence if there are such."""
+    strangers = [name for name in data.class_names if name not in class_names]
+    numbers = np.array([-1 if name in strangers else class_names.index(name) for name in data.class_names])
+    labels = numbers[data.test.labels]
+    if not strangers:
+        return labels, ()
+    shown = ", ".join(strangers[:5]) + (", …" if len(strangers) > 5 else "")
+    left = int((labels >= 0).sum())
+    return labels, (f"the model knows no {shown}: its metrics are of the {left} images of classes that it knows",)
+
+
+def _scores(prediction: Prediction, labels: np.ndarray, seed: int) -> dict[str, Any]:
+    """Metrics of the images whose label is known; null where there are none."""
+    known = labels >= 0
+    if not known.any():
+        return {"test": None, "interval": None}
+    p, y = np.asarray(prediction.probabilities, float)[known], labels[known]
+    return {"test": evaluate(p, y), "interval": bootstrap(p, y, seed=seed)}
+
+
+def _strangeness(inside: Prediction, outside: Prediction) -> dict[str, Any]:
+    scores = {
+        "entropy": (inside.entropy, outside.entropy),
+        "mutual_information": (inside.mutual_information, outside.mutual_information),
+    }
+    return {
+        "auroc": {name: auroc(*pair) for name, pair in scores.items()},
+        "fpr95": {name: fpr95(*pair) for name, pair in scores.items()},
+    }
+
+
+def _file_name(dataset: str) -> str:
+    return dataset.replace("/", "-").replace(":", "-")

@@ -1,0 +1,143 @@
+"""The folder of a run: its files, and how they are written and read.
+
+config.toml         every setting
+metrics.jsonl       a line for each report of training
+checkpoint/         the last states of training
+metrics.json        the final metrics: equal runs have equal files
+model.safetensors   the trained model, with what prediction needs
+manifest.json       version, command, seed, dataset, libraries, device, seconds
+report.html         all this for a person
+evaluations/        metrics on other datasets
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import tickgp
+from tickgp.data.dataset import Dataset, load_dataset
+from tickgp.training.config import Config
+from tickgp.training.tensors import write_whole
+from tickgp.training.toml import format_config
+
+_LIBRARIES = ("jax", "jaxlib", "equinox", "optax", "numpy")
+
+
+def prepare(config: Config, folder: Path, *, overwrite: bool = False) -> None:
+    """A new folder for a run with these settings; one that holds a run is refused."""
+    if folder.exists() and {path.name for path in folder.iterdir()} - {"config.toml"}:
+        if not overwrite:
+            raise ValueError(
+                f"{folder} is not empty; give another --out, --overwrite it, or continue it with --resume {folder}"
+            )
+        if not (folder / "config.toml").is_file():
+            raise ValueError(f"{folder} holds no run, so it is not overwritten; give another --out")
+        shutil.rmtree(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    write_whole(folder / "config.toml", format_config(config).encode())
+
+
+def load_data(config: Config) -> Dataset:
+    """The images that the settings name."""
+    settings = config.data
+    return load_dataset(
+        settings.dataset,
+        data_dir=settings.data_dir,
+        image_size=settings.image_size,
+        grey=settings.grey,
+        skip_bad_images=settings.skip_bad_images,
+        test_share=settings.test_share,
+        validation_share=settings.validation_share,
+        classes=settings.classes,
+        train_images=settings.train_images,
+        test_images=settings.test_images,
+        seed=config.seed,
+    )
+
+
+def read_history(folder: Path, last: int = sys.maxsize) -> list[dict[str, Any]]:
+    """The lines of metrics.jsonl up to the step `last`; one that a crash cut short is left out."""
+    path = folder / "metrics.jsonl"
+    lines = path.read_text().splitlines() if path.is_file() else []
+    return [line for line in map(_parse, lines) if line["step"] <= last]
+
+
+def write_history(folder: Path, lines: Sequence[dict[str, Any]]) -> None:
+    """These lines as metrics.jsonl."""
+    write_whole(folder / "metrics.jsonl", "".join(json.dumps(line) + "\n" for line in lines).encode())
+
+
+def append_history(folder: Path, line: dict[str, Any]) -> None:
+    """One line more in metrics.jsonl."""
+    with (folder / "metrics.jsonl").open("a") as file:
+        file.write(json.dumps(line) + "\n")
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """The JSON object in a file of a run."""
+    if not path.is_file():
+        raise ValueError(f"there is no {path}; finish the run with `tickgp train --resume {path.parent}`")
+    try:
+        content = json.loads(path.read_text())
+    except ValueError as error:
+        raise ValueError(f"{path} is not JSON ({error}); restore it, or make the run anew") from None
+    if not isinstance(content, dict):
+        raise ValueError(f"{path} holds no JSON object; restore it, or make the run anew")
+    return content
+
+
+def write_json(path: Path, content: dict[str, Any]) -> None:
+    """`content` as a JSON file, whole or not at all."""
+    path.parent.mkdir(exist_ok=True)
+    write_whole(path, (json.dumps(content, indent=2) + "\n").encode())
+
+
+def manifest(config: Config, data: Dataset, command: str, device: str, seconds: float) -> dict[str, Any]:
+    """How a run was made."""
+    return {
+        "command": command,
+        "seed": config.seed,
+        "dataset": {"name": data.name, "sha256": data.sha256()},
+        "seconds": round(seconds, 1),
+        **machine(device),
+    }
+
+
+def machine(device: str) -> dict[str, Any]:
+    """What a run was made with."""
+    return {
+        "tickgp": tickgp.__version__,
+        "git": _git_hash(),
+        "python": platform.python_version(),
+        "libraries": {name: version(name) for name in _LIBRARIES},
+        "device": device,
+    }
+
+
+def _parse(line: str) -> dict[str, Any]:
+    try:
+        return {"step": int(json.loads(line)["step"]), **json.loads(line)}
+    except (json.JSONDecodeError, KeyError, TypeError):
+        return {"step": sys.maxsize + 1}
+
+
+def _git_hash() -> str | None:
+    """The commit of the source this runs from, with a + if files differ from it; None if it is no git checkout."""
+    source = Path(__file__).parent
+    git = lambda *words: (
+        subprocess.run(("git", "-C", source, *words), capture_output=True, text=True, check=True).stdout
+    )
+    try:
+        if not git("ls-files", "--", Path(__file__).name):
+            return None
+        return git("rev-parse", "HEAD").strip() + ("+" if git("status", "--porcelain", "--", source.parent) else "")
+    except (OSError, subprocess.CalledProcessError):
+        return None

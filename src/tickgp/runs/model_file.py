@@ -1,0 +1,121 @@
+"""A trained model as one file, with all that prediction needs: nothing else of a run has to be kept."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from tickgp.evaluation.handover import HeldOut, Threshold
+from tickgp.gp.models import DeepGP
+from tickgp.gp.predict import Prediction, predict
+from tickgp.training.assemble import build_model
+from tickgp.training.config import Config
+from tickgp.training.tensors import load_tree, read_words, save_tree
+from tickgp.training.toml import format_config, parse_config
+
+NAME = "model.safetensors"
+
+
+@dataclass(frozen=True)
+class TrainedModel:
+    """A model, the settings it was made with, and what its numbers stand for."""
+
+    model: DeepGP
+    config: Config
+    class_names: tuple[str, ...]
+    image_shape: tuple[int, ...]
+    held_out: HeldOut | None = None
+    """How sure it was of images it was not trained on; None if there were none."""
+
+    def predict(self, images: np.ndarray) -> Prediction:
+        """Class probabilities of images (N, H, W, C) of `image_shape`: always the same for the same image."""
+        key = jax.random.fold_in(jax.random.key(self.config.seed), 1)
+        return predict(self.model, images, key=key, num_samples=self.config.prediction_samples)
+
+    def threshold(self, max_error: float | None = None, level: float | None = None) -> Threshold:
+        """The confidence from which on the model decides by itself; by default with the error its settings allow."""
+        if self.held_out is None:
+            raise ValueError(
+                "this model has seen no held-out images, so no threshold can be chosen; train it with some"
+            )
+        return self.held_out.threshold(
+            self.config.max_error if max_error is None else max_error,
+            self.config.confidence if level is None else level,
+        )
+
+    def threshold_or_reason(self) -> Threshold | str:
+        """The threshold that the settings ask for, or why it cannot be had."""
+        try:
+            return self.threshold()
+        except ValueError as reason:
+            return str(reason)
+
+
+def save_model(folder: Path, trained: TrainedModel) -> None:
+    """`trained` as the file `model.safetensors` of `folder`: arrays by their names, the rest as JSON and TOML."""
+    words = {
+        "config": format_config(trained.config),
+        "class_names": json.dumps(trained.class_names),
+        "image_shape": json.dumps(trained.image_shape),
+        "hand_over": json.dumps(_hand_over(trained)),
+    }
+    save_tree(folder / NAME, trained.model, words)
+
+
+def load_model(folder: Path) -> TrainedModel:
+    """The trained model of a finished run, or of `TickClassifier.save`."""
+    path, words, config = _read_words(folder)
+    if config.model.float64 != jax.config.read("jax_enable_x64"):
+        raise ValueError(
+            f"{path} is a model in {'double' if config.model.float64 else 'single'} precision; set "
+            f'jax.config.update("jax_enable_x64", {config.model.float64}) first'
+        )
+    class_names, image_shape = tuple(json.loads(words["class_names"])), tuple(json.loads(words["image_shape"]))
+    model = load_tree(path, _skeleton(config, image_shape, len(class_names)))
+    return TrainedModel(model, config, class_names, image_shape, _held_out(json.loads(words["hand_over"])))
+
+
+def is_float64(folder: Path) -> bool:
+    """Whether the model in this folder was trained in double precision."""
+    return _read_words(folder)[2].model.float64
+
+
+def _read_words(folder: Path) -> tuple[Path, dict[str, str], Config]:
+    """The model file of a folder, the words in it, and the settings among them."""
+    path = folder / NAME
+    if not folder.is_dir():
+        raise ValueError(f"there is no folder {folder}; give that of a run")
+    if not path.is_file():
+        raise ValueError(f"{folder} holds no trained model; finish the run with `tickgp train --resume {folder}`")
+    words = read_words(path)
+    if missing := {"config", "class_names", "image_shape", "hand_over"} - words.keys():
+        raise ValueError(f"{path} does not say its {', '.join(sorted(missing))}; was it made by another program?")
+    return path, words, parse_config(words["config"], str(path))
+
+
+def _hand_over(trained: TrainedModel) -> dict[str, Any] | None:
+    """The threshold, or why there is none, and what others can be chosen from."""
+    if (held_out := trained.held_out) is None:
+        return None
+    chosen = trained.threshold_or_reason()
+    outcomes = {"confidence": held_out.confidence.tolist(), "right": held_out.right.astype(int).tolist()}
+    return {"threshold": chosen if isinstance(chosen, str) else asdict(chosen), "source": held_out.source, **outcomes}
+
+
+def _held_out(words: dict[str, Any] | None) -> HeldOut | None:
+    if words is None:
+        return None
+    return HeldOut(words["source"], np.array(words["confidence"]), np.array(words["right"], bool))
+
+
+def _skeleton(config: Config, image_shape: tuple[int, ...], num_classes: int) -> DeepGP:
+    """A model with the arrays that `config` describes, and any numbers in them."""
+    number = max(config.model.num_inducing, config.model.width)
+    noise = np.random.default_rng(0).random((number, *image_shape), np.float32)
+    plain = replace(config.model, initialiser="random")
+    return build_model(plain, noise, num_classes, key=jax.random.key(0))

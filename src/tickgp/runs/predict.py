@@ -1,0 +1,98 @@
+"""New images: what they show, how sure the model is, and whether a person should look."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from tickgp.data.folder import possible_images
+from tickgp.data.pictures import read_picture
+from tickgp.data.pixels import to_channels
+from tickgp.evaluation.handover import hand_over
+from tickgp.runs.model_file import TrainedModel
+
+_AT_ONCE = 1024
+"""Pictures in memory at a time."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the model says of one image."""
+
+    file: str
+    label: str
+    probability: float
+    entropy: float
+    """Of the class probabilities, in nats: 0 when the model is certain."""
+    mutual_information: float
+    """The part of the entropy that comes from what the model does not know."""
+    hand_over: bool | None
+    """Whether a person should decide; None when no threshold could be chosen."""
+    probabilities: dict[str, float]
+
+
+def predict_files(
+    trained: TrainedModel, files: Sequence[Path], *, threshold: float | None, skip_bad_images: bool = False
+) -> tuple[list[Answer], list[str]]:
+    """An answer for each image file, and a sentence for each that could not be read and was left out.
+
+    Images below the confidence `threshold` are for a person. Each is turned upright, cropped to the shape of the
+    training images, scaled to their size, and made grey or coloured as they were.
+    """
+    if trained.image_shape[:2] == (1, 1) or trained.image_shape[2] not in (1, 3):
+        shape = "×".join(map(str, trained.image_shape))
+        raise ValueError(f"this model takes inputs of {shape} numbers, which are no pictures; give a model of images")
+    answers: list[Answer] = []
+    problems: list[str] = []
+    for start in range(0, len(files), _AT_ONCE):
+        images, names = [], []
+        for file in files[start : start + _AT_ONCE]:
+            try:
+                images.append(_read(trained, file))
+                names.append(str(file))
+            except ValueError as error:
+                if not skip_bad_images:
+                    raise ValueError(f"{error}, or leave such files out with --skip-bad-images") from error
+                problems.append(str(error))
+        if images:
+            answers += _answers(trained, np.stack(images), names, threshold)
+    return answers, problems
+
+
+def find_pictures(paths: Sequence[Path]) -> list[Path]:
+    """The files themselves, and of a folder all the images below it, in the order of their names."""
+    found: list[Path] = []
+    for path in paths:
+        if not path.exists():
+            raise ValueError(f"there is no file or folder {path}; give images, or folders of images")
+        found += possible_images(path) if path.is_dir() else [path]
+    if not found:
+        raise ValueError(f"there are no images in {', '.join(map(str, paths))}; give images, or folders of images")
+    return found
+
+
+def _read(trained: TrainedModel, file: Path) -> np.ndarray:
+    height, width, channels = trained.image_shape
+    return to_channels(read_picture(file, (height, width)), channels)
+
+
+def _answers(trained: TrainedModel, images: np.ndarray, names: list[str], threshold: float | None) -> list[Answer]:
+    prediction = trained.predict(images)
+    p = np.asarray(prediction.probabilities, float)
+    best, confidence = p.argmax(axis=1), p.max(axis=1)
+    person = [None] * len(p) if threshold is None else hand_over(confidence, threshold).tolist()
+    return [
+        Answer(
+            file=name,
+            label=trained.class_names[best[i]],
+            probability=float(confidence[i]),
+            entropy=float(prediction.entropy[i]),
+            mutual_information=float(prediction.mutual_information[i]),
+            hand_over=person[i],
+            probabilities=dict(zip(trained.class_names, p[i].tolist(), strict=True)),
+        )
+        for i, name in enumerate(names)
+    ]

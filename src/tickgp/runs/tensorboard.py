@@ -1,0 +1,28 @@
+"""Training curves for TensorBoard, an extra."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tickgp.runs.execute import Report
+
+
+def tensorboard_writer(folder: Path) -> Callable[[Report], None]:
+    """Writes each report it is given as curves into `folder`/tensorboard."""
+    try:
+        from tensorboardX import SummaryWriter
+    except ImportError:
+        raise ValueError(
+            "--tensorboard needs tensorboardX; install it with: pip install 'tickgp[tensorboard]'"
+        ) from None
+    writer: Any = SummaryWriter(str(folder / "tensorboard"))
+
+    def write(report: Report) -> None:
+        curves = {"elbo": report.elbo, "held_out/nll": report.nll, "held_out/error": report.top1_error}
+        for name, value in curves.items():
+            writer.add_scalar(name, value, report.step)
+        writer.flush()
+
+    return write

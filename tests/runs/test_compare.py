@@ -1,0 +1,49 @@
+"""Runs side by side: ordered by ELBO, and refused where ELBOs say nothing of each other."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tickgp.runs.compare import compare_runs
+from tickgp.training.config import Config, ModelConfig
+from tickgp.training.toml import format_config
+
+
+def write_run(folder: Path, elbo: float | None, *, sha256: str = "ab" * 32, likelihood="softmax", model="tick") -> Path:
+    folder.mkdir()
+    test = {"n": 10, "top1_error": 0.1, "nll": 0.2, "ece": 0.01}
+    (folder / "metrics.json").write_text(json.dumps({"model": model, "steps": 5, "elbo": elbo, "test": test}))
+    (folder / "manifest.json").write_text(json.dumps({"dataset": {"name": "digits", "sha256": sha256}}))
+    if elbo is not None:
+        (folder / "config.toml").write_text(format_config(Config(model=ModelConfig(likelihood=likelihood))))
+    return folder
+
+
+def test_the_best_elbo_comes_first_and_a_cnn_last(tmp_path):
+    runs = [
+        write_run(tmp_path / "low", -900.0),
+        write_run(tmp_path / "cnn", None, model="cnn"),
+        write_run(tmp_path / "high", -500.0),
+    ]
+    compared = compare_runs(runs)
+    assert [Path(run.run).name for run in compared] == ["high", "low", "cnn"]
+    assert compared[0].test["nll"] == 0.2
+
+
+@pytest.mark.parametrize(
+    ("other", "words"),
+    [({"sha256": "cd" * 32}, "different data"), ({"likelihood": "robustmax"}, "different likelihoods")],
+)
+def test_what_cannot_be_compared_is_refused(other, words, tmp_path):
+    with pytest.raises(ValueError, match=words):
+        compare_runs([write_run(tmp_path / "a", -1.0), write_run(tmp_path / "b", -2.0, **other)])
+
+
+def test_one_run_or_an_unfinished_one(tmp_path):
+    a = write_run(tmp_path / "a", -1.0)
+    with pytest.raises(ValueError, match="at least two"):
+        compare_runs([a])
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ValueError, match=r"there is no .*manifest.json; finish the run"):
+        compare_runs([a, tmp_path / "empty"])

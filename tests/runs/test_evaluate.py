@@ -1,0 +1,64 @@
+"""A run on other data: labels matched by name, strangers counted out, strangeness measured against its own images."""
+
+import json
+
+import numpy as np
+import pytest
+from sklearn.metrics import roc_auc_score
+
+from tickgp.data.dataset import load_dataset
+from tickgp.runs.evaluate import evaluate_run
+from tickgp.runs.model_file import load_model
+from tickgp.training.config import DataConfig
+
+
+@pytest.fixture(scope="module")
+def arrays(tmp_path_factory, finished):
+    """Test digits under other numbers (reversed), some of a class that the run does not know, and the run's answers."""
+    data = load_dataset("digits").test
+    names = np.array([str(9 - label) if label else "zero" for label in range(10)])
+    path = tmp_path_factory.mktemp("npz") / "digits.npz"
+    np.savez(path, x=data.images[:, 1:-1], y=names[data.labels])
+    framed = np.pad(data.images[:, 1:-1], ((0, 0), (1, 1), (0, 0), (0, 0)))
+    return path, names[data.labels], framed
+
+
+def test_on_its_own_data_it_repeats_the_metrics(finished):
+    metrics = json.loads((finished / "metrics.json").read_text())
+    evaluation = evaluate_run(finished, DataConfig("digits"))
+    assert evaluation.metrics["test"] == metrics["test"]
+    assert evaluation.metrics["interval"] == metrics["interval"]
+    assert not (finished / "evaluations" / "digits.json").exists()
+
+
+def test_classes_are_matched_by_name_and_strangers_left_out(finished, arrays):
+    path, names, framed = arrays
+    evaluation = evaluate_run(finished, DataConfig(f"npz:{path}"))
+    trained = load_model(finished)
+    said = np.array(trained.class_names)[np.asarray(trained.predict(framed).labels)]
+    known = names != "zero"
+    assert evaluation.metrics["test"]["n"] == known.sum()
+    assert evaluation.metrics["test"]["top1_error"] == pytest.approx(np.mean(said[known] != names[known]))
+    assert any("the model knows no zero" in note for note in evaluation.notes)
+    (written,) = (finished / "evaluations").iterdir()
+    assert json.loads(written.read_text()) == evaluation.metrics
+
+
+def test_strangeness_is_against_the_runs_own_test_images(finished, arrays):
+    path, _, framed = arrays
+    metrics = evaluate_run(finished, DataConfig(f"npz:{path}")).metrics
+    trained = load_model(finished)
+    inside, outside = trained.predict(load_dataset("digits").test.images), trained.predict(framed)
+    stranger = np.repeat([0, 1], [len(inside.labels), len(outside.labels)])
+    for name in ("entropy", "mutual_information"):
+        scores = np.concatenate([np.asarray(getattr(p, name)) for p in (inside, outside)])
+        assert metrics["auroc"][name] == pytest.approx(roc_auc_score(stranger, scores))
+        assert 0 <= metrics["fpr95"][name] <= 1
+
+
+def test_without_a_known_class_only_strangeness_is_left(finished, tmp_path):
+    rng = np.random.default_rng(0)
+    np.savez(tmp_path / "noise.npz", x=rng.random((20, 8, 8, 1)), y=np.array(["cat", "dog"] * 10))
+    metrics = evaluate_run(finished, DataConfig(f"npz:{tmp_path / 'noise.npz'}")).metrics
+    assert metrics["test"] is None
+    assert set(metrics["auroc"]) == {"entropy", "mutual_information"}

@@ -1,0 +1,101 @@
+"""New images: the same answers as for the arrays they were made from, and who decides."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from tickgp.data.dataset import load_dataset
+from tickgp.evaluation.handover import HeldOut
+from tickgp.runs.model_file import load_model, save_model
+from tickgp.runs.predict import find_pictures, predict_files
+
+
+@pytest.fixture(scope="module")
+def trained(finished):
+    return load_model(finished)
+
+
+@pytest.fixture(scope="module")
+def pictures(tmp_path_factory):
+    """Six test digits as PNG files, in two folders; and their pixels, as the files hold them."""
+    folder = tmp_path_factory.mktemp("pictures")
+    pixels = np.round(255 * load_dataset("digits").test.images[:6]).astype(np.uint8)
+    for i, image in enumerate(pixels):
+        (folder / "ab"[i % 2]).mkdir(exist_ok=True)
+        Image.fromarray(image[..., 0]).save(folder / "ab"[i % 2] / f"{i}.png")
+    (folder / "a" / "notes.txt").write_text("not an image")
+    return folder, pixels
+
+
+def test_answers_are_those_of_the_pixels(trained, pictures):
+    folder, pixels = pictures
+    files = find_pictures([folder / "b", folder / "a" / "0.png"])
+    assert [file.name for file in files] == ["1.png", "3.png", "5.png", "0.png"]
+    answers, problems = predict_files(trained, files, threshold=None)
+    expected = trained.predict(pixels[[1, 3, 5, 0]])
+    assert problems == []
+    for i, answer in enumerate(answers):
+        p = np.asarray(expected.probabilities[i])
+        np.testing.assert_allclose(list(answer.probabilities.values()), p, rtol=1e-6)
+        assert answer.label == trained.class_names[p.argmax()]
+        assert answer.probability == pytest.approx(p.max())
+        assert answer.entropy == pytest.approx(-np.sum(p * np.log(p)), rel=1e-5)
+        assert answer.hand_over is None
+
+
+def test_below_the_threshold_a_person_decides(trained, pictures):
+    files = find_pictures([pictures[0]])
+    sure = sorted(answer.probability for answer in predict_files(trained, files, threshold=None)[0])
+    answers, _ = predict_files(trained, files, threshold=sure[3])
+    assert sorted(answer.probability for answer in answers if answer.hand_over) == sure[:3]
+
+
+def test_a_bad_image_is_named_or_left_out(trained, pictures, tmp_path):
+    (tmp_path / "broken.png").write_bytes(b"no picture")
+    files = [*find_pictures([pictures[0] / "a"]), tmp_path / "broken.png"]
+    with pytest.raises(ValueError, match=r"broken\.png cannot be read as an image .* --skip-bad-images"):
+        predict_files(trained, files, threshold=None)
+    answers, (problem,) = predict_files(trained, files, threshold=None, skip_bad_images=True)
+    assert len(answers) == 3
+    assert "broken.png" in problem
+
+
+def test_a_model_of_rows_takes_no_pictures(trained, pictures):
+    with pytest.raises(ValueError, match="takes inputs of 1×1×5 numbers, which are no pictures"):
+        predict_files(replace(trained, image_shape=(1, 1, 5)), find_pictures([pictures[0]]), threshold=None)
+
+
+def test_missing_and_empty_places_are_said(tmp_path):
+    with pytest.raises(ValueError, match="there is no file or folder"):
+        find_pictures([tmp_path / "nothing.png"])
+    with pytest.raises(ValueError, match="there are no images in"):
+        find_pictures([tmp_path])
+
+
+def test_the_model_file_keeps_what_thresholds_come_from(trained, tmp_path):
+    """Also to the last digit: an image that is as sure as the threshold is kept."""
+    rng = np.random.default_rng(0)
+    confidence = np.float32(rng.uniform(0.5, 1, 400)).astype(float)
+    right = confidence > 0.6
+    save_model(tmp_path, replace(trained, held_out=HeldOut("test", confidence, right)))
+    loaded = load_model(tmp_path)
+    np.testing.assert_array_equal(loaded.held_out.confidence, confidence)
+    np.testing.assert_array_equal(loaded.held_out.right, right)
+    chosen = loaded.threshold(0.02)
+    assert np.sum(confidence >= chosen.threshold) == round(chosen.kept * 400)
+    with pytest.raises(ValueError, match="held-out images"):
+        loaded.threshold(0.001)
+    save_model(tmp_path, replace(trained, held_out=None))
+    assert "no held-out images" in load_model(tmp_path).threshold_or_reason()
+
+
+def test_a_folder_without_a_model(tmp_path):
+    with pytest.raises(ValueError, match="holds no trained model; finish the run"):
+        load_model(tmp_path)
+    with pytest.raises(ValueError, match="there is no folder"):
+        load_model(tmp_path / "nothing")
+    (tmp_path / "model.safetensors").write_bytes(b"1234")
+    with pytest.raises(ValueError, match="is no complete safetensors file"):
+        load_model(tmp_path)
