@@ -118,4 +118,5 @@ def _legend(figure: Figure, runs: Sequence[SwitchedRun]) -> None:
         if any(name in run.after for run in runs):
             keys.append(key_line(f"after: {name}", *style, dashes=dashes))
     keys.append(key_line("switch", dashes="dotted"))
-    figure.legend(handles=keys, loc="outside upper left", ncols=3, frameon=False, fontsize=9, handlelength=3)
+    columns = 3 if len(runs) > 1 else 2
+    figure.legend(handles=keys, loc="outside upper left", ncols=columns, frameon=False, fontsize=9, handlelength=3)
