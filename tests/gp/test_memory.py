@@ -21,20 +21,17 @@ def test_the_batch_is_the_usual_one_where_it_fits(model):
     assert memory.fitting_batch(model, X) == 128
 
 
-@pytest.mark.parametrize("images", [1, 10, 100])
-def test_kff_of_a_batch_stays_below_the_limit(images, model, monkeypatch):
-    """The largest arrays have P² numbers for each image, of 4 bytes: there may be a few such numbers for each pair."""
-    limit = images * P**2 * 4
-    monkeypatch.setattr(memory, "LARGEST_ARRAY", limit)
-    batch = memory.fitting_batch(model, X)
-    assert max(1, images // 4) <= batch <= images
+@pytest.mark.parametrize(("images", "expected"), [(200, 128), (128, 128), (100, 64), (10, 8), (1, 1), (0.1, 1)])
+def test_the_patches_of_a_batch_stay_below_the_limit(images, expected, model, monkeypatch):
+    """The largest array holds all patches: P windows of 9 numbers, of 4 bytes, for each image."""
+    monkeypatch.setattr(memory, "LARGEST_ARRAY", images * P * PATCH**2 * 4)
+    assert memory.fitting_batch(model, X) == expected
 
 
 def test_predictions_do_not_depend_on_the_limit(model, monkeypatch):
     key = jax.random.key(1)
     whole = tickgp.predict(model, X, key=key, num_samples=4)
-    monkeypatch.setattr(memory, "LARGEST_ARRAY", 20 * P**2 * 4)
-    assert memory.fitting_batch(model, X) < 128
-    np.testing.assert_allclose(
-        tickgp.predict(model, X, key=key, num_samples=4).probabilities, whole.probabilities, atol=1e-5
-    )
+    monkeypatch.setattr(memory, "LARGEST_ARRAY", 20 * P * PATCH**2 * 4)
+    assert memory.fitting_batch(model, X) == 16
+    parts = tickgp.predict(model, X, key=key, num_samples=4)
+    np.testing.assert_allclose(parts.probabilities, whole.probabilities, atol=1e-5)

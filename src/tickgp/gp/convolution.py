@@ -8,9 +8,10 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from tickgp.gp.covariances import AbstractCovariance
-from tickgp.gp.kernels import AbstractKernel
+from tickgp.gp.kernels import AbstractKernel, AbstractStationary
 from tickgp.gp.linalg import einsum, matmul
 from tickgp.gp.params import Real
+from tickgp.gp.patch_sums import cross_sums, self_sums
 from tickgp.gp.patches import Located, PatchGrid
 
 
@@ -31,6 +32,34 @@ class PatchResponse(eqx.Module):
     def diag(self, a: Located) -> Float[Array, " A"]:
         variance = self.patch.diag(a.patch)
         return variance if self.location is None else variance * self.location.diag(_place(a))
+
+    def cross_sums(
+        self, Z: Located, patches: Float[Array, "N P E"], places: Float[Array, "P 2"], w: Float[Array, " P"]
+    ) -> Float[Array, "M N"]:
+        """Σ_p w_p k_g(Z, (x_n[p], l(p))) for the patches of every image."""
+        if not isinstance(self.patch, AbstractStationary):
+            one_image = lambda x: matmul(self(Z, Located(x, places)), w)
+            return jax.vmap(one_image, out_axes=1)(patches)
+        z, x = _scaled(self.patch, Z.patch, patches)
+        location = jnp.ones((len(z), 1)) if self.location is None else self.location(_place(Z), places)
+        return cross_sums(self.patch.correlation, self.patch.variance.value * location * w, z, x)
+
+    def self_sums(
+        self, patches: Float[Array, "N P E"], places: Float[Array, "P 2"], w: Float[Array, " P"]
+    ) -> Float[Array, " N"]:
+        """Σ_p Σ_q w_p w_q k_g((x_n[p], l(p)), (x_n[q], l(q))) for the patches of every image."""
+        if not isinstance(self.patch, AbstractStationary):
+            one_image = lambda x: einsum("p,pq,q->", w, self(Located(x, places), Located(x, places)), w)
+            return jax.vmap(one_image)(patches)
+        (x,) = _scaled(self.patch, patches)
+        location = 1.0 if self.location is None else self.location(places, places)
+        return self_sums(self.patch.correlation, self.patch.variance.value * location * w[:, None] * w, x)
+
+
+def _scaled(kernel: AbstractStationary, *arrays: Float[Array, "..."]) -> list[Float[Array, "..."]]:
+    """In units of the lengthscale, and moved by the mean of the first: far from the origin distances lose digits."""
+    centre = jax.lax.stop_gradient(jnp.mean(arrays[0], axis=tuple(range(arrays[0].ndim - 1))))
+    return [(array - centre) / kernel.lengthscale.value for array in arrays]
 
 
 def _place(located: Located) -> Float[Array, "T 2"]:
@@ -65,18 +94,10 @@ class Convolutional(AbstractCovariance):
         return self.response(Z, Z)
 
     def Kuf(self, Z: Located, x: Float[Array, "N H W C"]) -> Float[Array, "M N 1"]:
-        places, w = self.grid.places(), self._weights()
-        one_image = lambda patches: matmul(self.response(Z, Located(patches, places)), w)
-        return jax.vmap(one_image, out_axes=1)(self.grid.patches(x))[:, :, None]
+        return self.response.cross_sums(Z, self.grid.patches(x), self.grid.places(), self._weights())[:, :, None]
 
     def Kff(self, x: Float[Array, "N H W C"]) -> Float[Array, "N 1"]:
-        places, w = self.grid.places(), self._weights()
-
-        def one_image(patches: Float[Array, "P E"]) -> Float[Array, ""]:
-            located = Located(patches, places)
-            return einsum("p,pq,q->", w, self.response(located, located), w)
-
-        return jax.vmap(one_image)(self.grid.patches(x))[:, None]
+        return self.response.self_sums(self.grid.patches(x), self.grid.places(), self._weights())[:, None]
 
     def Kff_joint(self, x: Float[Array, "N H W C"]) -> Float[Array, "N 1 1"]:
         return self.Kff(x)[:, :, None]

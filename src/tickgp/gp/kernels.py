@@ -51,8 +51,9 @@ class AbstractStationary(AbstractKernel):
     curvature: eqx.AbstractClassVar[float]
     """−c''(0): how fast the correlation falls at the origin; infinite where paths have no derivative."""
 
+    @staticmethod
     @abstractmethod
-    def correlation(self, r2: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+    def correlation(r2: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
         """c as a function of r²."""
 
     def __call__(self, a: Float[Array, "A D"], b: Float[Array, "B D"]) -> Float[Array, "A B"]:
@@ -75,7 +76,8 @@ class SquaredExponential(AbstractStationary):
     def __init__(self, variance: Scale = 1.0, lengthscale: Scale = 1.0):
         self.variance, self.lengthscale = positive(variance), positive(lengthscale)
 
-    def correlation(self, r2: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+    @staticmethod
+    def correlation(r2: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
         return jnp.exp(-r2 / 2)
 
 
@@ -89,7 +91,8 @@ class Matern12(AbstractStationary):
     def __init__(self, variance: Scale = 1.0, lengthscale: Scale = 1.0):
         self.variance, self.lengthscale = positive(variance), positive(lengthscale)
 
-    def correlation(self, r2: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+    @staticmethod
+    def correlation(r2: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
         return jnp.exp(-_root(r2))
 
 
@@ -103,7 +106,8 @@ class Matern32(AbstractStationary):
     def __init__(self, variance: Scale = 1.0, lengthscale: Scale = 1.0):
         self.variance, self.lengthscale = positive(variance), positive(lengthscale)
 
-    def correlation(self, r2: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+    @staticmethod
+    def correlation(r2: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
         s = math.sqrt(3) * _root(r2)
         return (1 + s) * jnp.exp(-s)
 
@@ -118,7 +122,8 @@ class Matern52(AbstractStationary):
     def __init__(self, variance: Scale = 1.0, lengthscale: Scale = 1.0):
         self.variance, self.lengthscale = positive(variance), positive(lengthscale)
 
-    def correlation(self, r2: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+    @staticmethod
+    def correlation(r2: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
         s = math.sqrt(5) * _root(r2)
         return (1 + s + s**2 / 3) * jnp.exp(-s)
 

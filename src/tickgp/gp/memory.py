@@ -19,14 +19,15 @@ USUAL_BATCH = 128
 
 
 def fitting_batch(model: DeepGP, images: np.ndarray) -> int:
-    """The usual batch of 128 images, or as many as keep the largest array that `model` computes below 1 GiB.
+    """The usual batch of 128 images, or half of it, a quarter …, until no array that `model` computes is above 1 GiB.
 
-    For images of P patches that is mostly Kff, with P² numbers for each image, or Kuf, with P·M.
+    For images of P patches that is Kuf of a hidden layer, with G·M·P numbers for each image, or the patches themselves.
     """
     leaves, structure = jax.tree.flatten(model)
     arrays = tuple((leaf.shape, leaf.dtype) for leaf in leaves)
     largest = _largest_array(structure, arrays, (USUAL_BATCH, *images.shape[1:]), images.dtype)
-    return max(1, min(USUAL_BATCH, USUAL_BATCH * LARGEST_ARRAY // largest))
+    halvings = max(0, math.ceil(math.log2(largest / LARGEST_ARRAY)))
+    return max(1, USUAL_BATCH >> halvings)
 
 
 @functools.lru_cache

@@ -1,0 +1,89 @@
+"""Sums over patches in groups of images: values and gradients of the plain sums, whatever the groups."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from tickgp.gp import patch_sums
+from tickgp.gp.convolution import PatchResponse
+from tickgp.gp.kernels import Matern12, Matern32, Matern52, SquaredExponential
+from tickgp.gp.patches import Located
+
+N, P, M, E = 6, 5, 4, 7
+KERNELS = {kernel.__name__: kernel for kernel in (SquaredExponential, Matern12, Matern32, Matern52)}
+each_kernel = pytest.mark.parametrize("name", KERNELS)
+in_groups = pytest.mark.parametrize("at_once", [2 * M * P, 10**6])
+
+
+def problem(name, ard):
+    rng = np.random.default_rng(0)
+    response = PatchResponse(KERNELS[name](1.7, rng.uniform(1, 2, E) if ard else 1.3), Matern32(1.0, 2.0))
+    Z = Located(jnp.asarray(rng.normal(size=(M, E))), jnp.asarray(rng.uniform(0, 5, (M, 2))))
+    patches, places = (jnp.asarray(rng.normal(size=shape)) for shape in ((N, P, E), (P, 2)))
+    return response, Z, patches, places, jnp.asarray(rng.normal(size=P))
+
+
+def plain_cross(response, Z, patches, places, w):
+    """Σ_p w_p k_g(Z, x_n[p]), an image after the other."""
+    return jnp.stack([response(Z, Located(x, places)) @ w for x in patches], axis=1)
+
+
+def plain_self(response, patches, places, w):
+    return jnp.stack([w @ response(Located(x, places), Located(x, places)) @ w for x in patches])
+
+
+def assert_same_with_gradients(plain, fused, arguments, seed):
+    """Of a random combination of the outputs, with respect to every argument."""
+    weights = jnp.asarray(np.random.default_rng(seed).normal(size=jax.eval_shape(plain, *arguments).shape))
+    both = [jax.jit(jax.value_and_grad(lambda a, f=f: jnp.sum(weights * f(*a))))(arguments) for f in (plain, fused)]
+    for a, b in zip(*map(jax.tree.leaves, both), strict=True):
+        np.testing.assert_allclose(b, a, rtol=1e-9, atol=1e-9)
+
+
+@in_groups
+@each_kernel
+def test_cross_sums(name, at_once, float64, monkeypatch):
+    """Matérn-5/2 with a lengthscale for each pixel."""
+    monkeypatch.setitem(patch_sums.AT_ONCE, "cpu", at_once)
+    arguments = problem(name, ard=name == "Matern52")
+    assert_same_with_gradients(plain_cross, lambda r, *rest: r.cross_sums(*rest), arguments, 1)
+
+
+@in_groups
+@each_kernel
+def test_self_sums(name, at_once, float64, monkeypatch):
+    monkeypatch.setitem(patch_sums.AT_ONCE, "cpu", at_once)
+    response, _, *rest = problem(name, False)
+    assert_same_with_gradients(plain_self, lambda r, *a: r.self_sums(*a), (response, *rest), 2)
+
+
+def test_without_places_every_patch_counts_alike(float64):
+    response, Z, patches, places, w = problem("SquaredExponential", False)
+    invariant = PatchResponse(response.patch)
+    bare = Located(Z.patch, None)
+    expected = plain_cross(invariant, bare, patches, places, w)
+    np.testing.assert_allclose(invariant.cross_sums(bare, patches, places, w), expected, rtol=1e-10)
+    np.testing.assert_allclose(
+        invariant.self_sums(patches, places, w), plain_self(invariant, patches, places, w), rtol=1e-10
+    )
+
+
+def test_far_from_the_origin_single_precision_keeps_its_digits():
+    """Distances of order 1 between numbers near 1000: moved to their mean, five digits are left of seven."""
+    response, Z, patches, places, w = problem("SquaredExponential", False)
+    far = lambda a: (np.asarray(a, np.float64) + 1000).astype(np.float32)
+    moved = [jnp.asarray(far(a) - np.float32(1000)) for a in (Z.patch, patches)]
+    places, w = jnp.asarray(places, jnp.float32), jnp.asarray(w, jnp.float32)
+    near = response.cross_sums(Located(moved[0], jnp.asarray(Z.place)), moved[1], places, w)
+    given = response.cross_sums(
+        Located(jnp.asarray(far(Z.patch)), jnp.asarray(Z.place)), jnp.asarray(far(patches)), places, w
+    )
+    np.testing.assert_allclose(given, near, rtol=1e-3, atol=1e-4)
+
+
+def test_the_largest_divisor_that_fits():
+    sizes = [
+        patch_sums._group_size(N, per_image) for N, per_image in ((64, 2**14), (64, 2**20), (60, 2**12), (7, 2**15))
+    ]
+    assert sizes == [4, 1, 15, 1]
