@@ -119,7 +119,7 @@ def test_compare(tickgp, run):
     code, out, _ = tickgp("compare", run, run)
     assert out.count(" tick ") == 2
     code, _, err = tickgp("compare", run)
-    assert code == 1
+    assert code == 2
     assert "at least two" in err
 
 

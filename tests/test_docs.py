@@ -64,9 +64,20 @@ def test_the_code_on_new_priors_runs():
     exec("\n".join(code("docs/multioutput.md")), {})
 
 
+def test_three_lines_fit_predict_and_save(tmp_path):
+    """With fewer steps than on the page."""
+    lines, *_ = code("README.md")
+    short = lines.replace("random_state=0", "random_state=0, max_steps=100")
+    assert short != lines
+    assert len([line for line in lines.splitlines() if "model" in line]) == 3
+    result = subprocess.run([sys.executable, "-c", short], capture_output=True, text=True, check=True, cwd=tmp_path)
+    assert float(re.search(r"accuracy ([\d.]+)%", result.stdout).group(1)) > 90
+    assert {path.name for path in (tmp_path / "digits-model").iterdir()} == {"model.safetensors", "estimator.json"}
+
+
 def test_the_code_of_the_readme_reaches_three_percent():
     """Ten lines train a two-layer deep TICK-GP; the line after them freezes a parameter of it."""
-    lines, freeze = code("README.md")
+    _, lines, freeze = code("README.md")
     assert len([line for line in lines.splitlines() if line and not line.startswith((")", "    "))]) <= 10
     environment = {key: value for key, value in os.environ.items() if key != "XLA_FLAGS"}
     result = subprocess.run([sys.executable, "-c", lines], env=environment, capture_output=True, text=True, check=True)

@@ -299,6 +299,14 @@ def test_what_cannot_be_images_is_refused(fitted: TickClassifier) -> None:
         classifier(image_shape=(5, 5)).fit(rows, labels)
     with pytest.raises(ValueError, match=r"pixels go from .* divide them by their largest value"):
         classifier().fit(100 * images, labels)
+    for shifted in (images - 0.5, rows - 0.5):
+        with pytest.raises(ValueError, match=r"from -0\.[45].* between 0 and 1.*: shift and divide them, \(X - low\)"):
+            classifier(image_shape=(6, 5)).fit(shifted, labels)
+    with pytest.raises(ValueError, match=r"give floats between 0 and 1.*: divide them by the largest value"):
+        fitted.predict(5 * images)
+    beyond = images.copy()
+    beyond[0, 0, :2] = -1e-4, 1.0001
+    assert len(fitted.predict(beyond)) == N
     with pytest.raises(ValueError, match="have type int64; give bytes"):
         classifier().fit(images.astype(np.int64), labels)
     with pytest.raises(ValueError, match=r"X has shape \(1, 60, 6, 5, 1\); give images"):

@@ -53,7 +53,7 @@ def test_help_names_the_commands():
         (["train", "--model", "nothing"], 2, "tick"),
         (["nothing"], 2, "train"),
         (["train", "--patch-size", "9"], 1, "patch 9x9 does not fit in image 8x8"),
-        (["train", "--max-steps", "0"], 1, "max-steps 0 was given"),
+        (["train", "--max-steps", "0"], 2, "max-steps 0 was given"),
         (["train", "--num-inducing", "100000"], 1, "use at most"),
     ],
 )

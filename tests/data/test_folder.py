@@ -92,9 +92,17 @@ def test_trains_and_tests_can_be_classes(tmp_path):
 
 def test_different_sizes_need_a_choice(pets):
     picture(pets / "dog" / "wide.png", 5, size=(6, 90))
-    with pytest.raises(ValueError, match=r"2 sizes, among them 4×4 and 6×90 .*--image-size 4 "):
+    with pytest.raises(ValueError, match=r"2 sizes, among them 4×4 and 6×90 .*--image-size 8 "):
         read_folder(pets)
     assert read_folder(pets, image_size=(3, 2)).train[0].shape == (6, 3, 2, 1)
+
+
+@pytest.mark.parametrize(("sides", "suggested"), [((1, 20, 21, 40, 50), 21), ((1, 300, 400), 32), ((1, 2, 500), 8)])
+def test_a_size_that_fits_most_images_is_suggested(tmp_path, sides, suggested):
+    for i, side in enumerate(sides):
+        picture(tmp_path / "ab"[i % 2] / f"{i}.png", size=(side, side + 10))
+    with pytest.raises(ValueError, match=rf"--image-size {suggested} .*image_size={suggested}\)"):
+        read_folder(tmp_path)
 
 
 def test_an_unreadable_image_is_named(pets):

@@ -69,6 +69,7 @@ def test_floats_become_float32(tmp_path):
         ({"x": X, "y": Y - 1}, "labels are -1, 0, 1"),
         ({"x": X, "y": Y * 1.0}, "y has type float64"),
         ({"x": X, "y": Y, "class_names": np.array(["a", "b"])}, "y has the labels 2; the 2 classes are 0, 1"),
+        ({"x": X, "y": Y, "class_names": np.array(["a", "b", "a"])}, "class_names has 'a' more than once"),
         ({"x": X, "y": Y, "x_test": X[:, 1:], "y_test": Y}, "store both with one size"),
         ({"x": X, "y": np.array([1, "a", None, 2], object)}, "unpickled, which is never done"),
     ],

@@ -70,6 +70,40 @@ def test_over_and_underconfidence(said, right, verdict):
     assert f"gives its answer {percent(said)}, and it is right {percent(right / 1000)}" in text
 
 
+def levels(*parts):
+    """Confidences and outcomes: of parts (said, hits, n), each n images with the confidence `said`, `hits` of them right."""
+    confidence = np.concatenate([np.full(n, said) for said, _, n in parts])
+    return confidence, np.concatenate([np.arange(n) < hits for _, hits, n in parts])
+
+
+def test_errors_that_cancel_are_seen():
+    text = calibration(*levels((0.95, 750, 1000), (0.55, 750, 1000))).text
+    assert "gives its answer 75 %, and it is right 75 % of the time. But it is too sure where it says about 95" in text
+    assert "about 95.0 % (it is right 75 % of the time, on 1,000 images), and too modest where it says about 55" in text
+    assert "can be seen" not in text
+
+
+def test_what_goes_against_the_average_is_seen():
+    text = calibration(*levels((0.95, 700, 1000), (0.55, 160, 200))).text
+    assert "it is overconfident. But it is too modest where it says about 55 %" in text
+    assert "But" not in calibration(*levels((0.95, 700, 1000), (0.55, 110, 200))).text
+    one_side = calibration(*levels((0.75, 7500, 10000), (0.55, 70, 100))).text
+    assert "of the time. But it is too modest where it says about 55 %" in one_side
+    assert "too sure" not in one_side
+
+
+def test_few_images_prove_nothing_of_a_level():
+    assert "can be seen" in calibration(*levels((0.75, 750, 1000), (0.55, 19, 19))).text
+
+
+def test_a_calibrated_model_is_rarely_blamed():
+    """Two tests, each wrong at most once in 20 times, and far less often here."""
+    rng = np.random.default_rng(0)
+    said = rng.uniform(0.3, 1, (200, 1000))
+    blamed = [("can be seen" not in calibration(p, rng.random(1000) < p).text) for p in said]
+    assert np.mean(blamed) < 0.1
+
+
 def test_what_it_is_worth_when_it_says_ninety_percent():
     confidence = np.concatenate([np.full(50, 0.9), np.full(50, 0.3)])
     right = np.concatenate([np.arange(50) < 40, np.zeros(50, bool)])

@@ -174,8 +174,17 @@ def test_no_threshold_says_the_best_that_can_be_had():
 
 
 def test_no_threshold_at_all():
-    with pytest.raises(ValueError, match=r"nor below any larger error \(100 of them are wrong\)"):
-        choose_threshold(*ranked([False] * 100), max_error=0.1)
+    for right in ([False] * 100, [True, False, False, False] * 25):
+        with pytest.raises(ValueError, match=r"nor below any larger error up to 0\.5: .* often \((100|75) of 100\)"):
+            choose_threshold(*ranked(right), max_error=0.1)
+    with pytest.raises(ValueError, match=r"below 0\.6 with .* images: the model is wrong too often"):
+        choose_threshold(*ranked([False] * 100), max_error=0.6)
+
+
+def test_the_largest_error_of_use_is_tried():
+    """390 of 900 wrong: an error of 0.46 cannot be promised, 0.5 can, and the next step of a tenth is 0.51."""
+    with pytest.raises(ValueError, match=r"the best that can be had is an error below 0\.5, keeping 58 %"):
+        choose_threshold(*ranked([i % 30 >= 13 for i in range(900)]), max_error=0.1)
 
 
 @pytest.mark.parametrize(

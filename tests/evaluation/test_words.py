@@ -42,17 +42,24 @@ def test_a_fact_reads_as_a_line():
 def test_places_of_a_squared_exponential(tick):
     """exp(−d²/2ℓ²) with ℓ = 2 at 1 pixel and at the 2 pixels between the outer patches; W/(πℓ) changes of sign."""
     text = facts(tick)["Places"]
-    assert f"1 pixel apart agree to {100 * math.exp(-1 / 8):.0f} %" in text
-    assert f"to a half at {2 * math.sqrt(2 * math.log(2)):.2g} pixels" in text
-    assert f"to {100 * math.exp(-4 / 8):.0f} % at opposite sides of the image (2 pixels)" in text
+    near, far = (f"{100 * math.exp(-d / 8):.0f} %" for d in (1, 4))
+    assert f"1 pixel apart agree to {near}, and to {far} at opposite sides of the image (2 pixels)" in text
     assert f"change its sign {W / (math.pi * 2):.2g} times across the width" in text
+
+
+@pytest.mark.parametrize(("half", "said"), [(0.8, True), (1.02, False), (1.5, True), (1.97, False), (2.03, False)])
+def test_half_way_is_told_where_it_adds_to_what_is_told_of_both_ends(half, said):
+    location = SquaredExponential(1.0, half / math.sqrt(2 * math.log(2)))
+    text = facts(tiny.build("tick", Softmax(3), location=location))["Places"]
+    assert (f", to a half at {half} pixels, and to" in text) == said
+    assert ("to a half" in text) == said
 
 
 def test_likeness_of_a_squared_exponential(tick):
     """Nine pixels that differ by c are 3c apart: exp(−9c²/2ℓ²) = ½. Two standard deviations are 2√4."""
     text = facts(tick)["Likeness"]
     assert f"differ by {1.5 * math.sqrt(2 * math.log(2)) / 3:.2g} in every pixel" in text
-    assert "±4 (19 times of 20)" in text
+    assert "a response would lie within ±4 (19 times of 20)" in text
 
 
 def test_patches_memory_and_size(tick):
@@ -78,6 +85,11 @@ def test_weights(tick):
     moved = eqx.tree_at(lambda m: m.layers[-1].gp.kernel.covariance.weights, tick, Real(w))
     assert "go from 0.00 to 1.10" in facts(moved)["Weights"]
     assert "row 3, column 2" in facts(moved)["Weights"]
+    for scale, words in ((0.003, "about the same, with a weight of 0.81."), (0.0, "the same, with a weight of 0.81.")):
+        near = eqx.tree_at(lambda m: m.layers[-1].gp.kernel.covariance.weights, tick, Real(0.808 + scale * w))
+        assert facts(near)["Weights"] == f"All patches count {words}"
+    small = eqx.tree_at(lambda m: m.layers[-1].gp.kernel.covariance.weights, tick, Real(1e-3 * (w + 1)))
+    assert "go from 1.0e-03 to 2.1e-03" in facts(small)["Weights"]
     assert facts(tiny.build("tick", Softmax(3), weights=False))["Weights"] == "All patches count the same."
 
 
@@ -124,6 +136,8 @@ def test_standardised_pixels_are_mentioned(tick):
         lambda m: m.standardise, tick, Standardise(as_pixels(tiny.images())), is_leaf=lambda x: x is None
     )
     assert "standardised" in facts(model)["Model"]
+    assert "standard deviations in every pixel" in facts(model)["Likeness"]
+    assert "deviations" not in facts(tick)["Likeness"]
     assert "standardised" not in facts(tick)["Model"]
 
 

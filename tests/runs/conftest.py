@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tickgp.runs.execute import Finished, execute
+from tickgp.runs.events import Finished
+from tickgp.runs.execute import execute
 from tickgp.runs.folder import prepare
 from tickgp.training.config import Config, ModelConfig, TrainingConfig
 

@@ -10,11 +10,14 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
 
 from tickgp.data.dataset import load_dataset
-from tickgp.runs.execute import Finished, Note, Report, Stopped, execute
+from tickgp.errors import UsageError
+from tickgp.runs.events import Finished, Note, Report, Stopped
+from tickgp.runs.execute import execute
 from tickgp.runs.folder import prepare
 from tickgp.runs.model_file import load_model
 from tickgp.training.config import Config, DataConfig, ModelConfig, TrainingConfig
@@ -50,7 +53,7 @@ def test_the_folder_holds_what_the_contract_says(finished):
     assert low <= metrics["test"]["top1_error"] <= high
     lines = untimed(finished)
     assert [line["step"] for line in lines] == [5, 10, 15, 20, 25, 30]
-    assert all(set(line) == {"step", "elbo", "nll", "top1_error", "train_nll"} for line in lines)
+    assert all(set(line) == {"step", "elbo", "nll", "top1_error", "train_nll", "jitter"} for line in lines)
     assert lines[-1]["nll"] < lines[0]["nll"]
     manifest = json.loads((finished / "manifest.json").read_text())
     assert manifest["command"] == "a command"
@@ -70,11 +73,95 @@ def test_the_saved_model_predicts_as_the_metrics_say(finished):
 
 
 def test_a_folder_that_holds_something_is_refused(finished, tmp_path):
-    with pytest.raises(ValueError, match=r"is not empty; give another --out, --overwrite it, or continue it"):
+    with pytest.raises(UsageError, match=r"holds a run; give another --out, --overwrite it, or continue it"):
         prepare(SMALL, finished)
     (tmp_path / "letter.txt").write_text("dear")
-    with pytest.raises(ValueError, match="holds no run, so it is not overwritten"):
+    (tmp_path / "config.toml").write_text('title = "my site"')
+    with pytest.raises(UsageError, match="is not empty and holds no run, so nothing is written there"):
         prepare(SMALL, tmp_path, overwrite=True)
+    assert (tmp_path / "config.toml").read_text() == 'title = "my site"'
+
+
+def test_an_overwritten_run_leaves_what_is_not_of_a_run(tmp_path):
+    prepare(SMALL, tmp_path)
+    for name in ("metrics.json", "notes.txt"):
+        (tmp_path / name).write_text("{}")
+    prepare(SMALL, tmp_path, overwrite=True)
+    assert {path.name for path in tmp_path.iterdir()} == {"config.toml", "notes.txt"}
+
+
+def test_a_run_that_cannot_begin_spoils_nothing(finished, tmp_path):
+    """A wrong dataset, and a model that does not fit the images."""
+    before = {path: path.read_bytes() for path in finished.iterdir() if path.is_file()}
+    for wrong in (
+        replace(SMALL, data=DataConfig("mnsit")),
+        replace(SMALL, model=replace(SMALL.model, patch_size=9)),
+    ):
+        for folder in (finished, tmp_path / "new"):
+            with pytest.raises(ValueError, match=r"there is no dataset|does not fit"):
+                list(execute(folder, wrong, overwrite=True))
+    assert before == {path: path.read_bytes() for path in finished.iterdir() if path.is_file()}
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_finished_run_is_left_as_it_is(finished):
+    before = {path: path.stat().st_mtime_ns for path in finished.iterdir() if path.name.startswith(("m", "r"))}
+    (*_, event) = execute(finished)
+    assert event == Finished(json.loads((finished / "metrics.json").read_text()))
+    assert before.keys() == {path for path in finished.iterdir() if path.name.startswith(("m", "r"))}
+    changed = {path.name for path, time in before.items() if path.stat().st_mtime_ns != time}
+    assert changed <= {"metrics.jsonl"}
+
+
+def test_a_run_killed_before_its_first_checkpoint_begins_again(tmp_path):
+    prepare(SMALL, tmp_path / "run")
+    (tmp_path / "run" / "checkpoint").mkdir()
+    (tmp_path / "run" / "checkpoint" / ".step-00000010.safetensors.1.tmp").write_bytes(b"half")
+    first, *_, event = execute(tmp_path / "run")
+    assert first == Note("removed .step-00000010.safetensors.1.tmp, which was cut short")
+    assert isinstance(event, Finished)
+
+
+def test_data_that_changed_are_noticed(tmp_path):
+    rng = np.random.default_rng(0)
+    x, y = rng.random((60, 8, 8, 1)), np.arange(60) % 2
+    np.savez(tmp_path / "data.npz", x=x, y=y)
+    prepare(replace(SMALL, data=DataConfig(f"npz:{tmp_path / 'data.npz'}")), tmp_path / "run")
+    asked = iter(range(1, 100))
+    list(execute(tmp_path / "run", stop=lambda: next(asked) == 12))
+    np.savez(tmp_path / "data.npz", x=x[::-1], y=y)
+    with pytest.raises(ValueError, match=r"is no longer what .* was trained on"):
+        list(execute(tmp_path / "run"))
+
+
+def test_when_nobody_listens_any_more_a_checkpoint_is_kept(tmp_path):
+    prepare(SMALL, tmp_path / "run")
+    events = execute(tmp_path / "run")
+    reports = (event for event in events if isinstance(event, Report))
+    assert next(reports).step == 5
+    events.close()
+    assert [path.name for path in (tmp_path / "run" / "checkpoint").iterdir()] == ["step-00000005.safetensors"]
+
+
+@pytest.mark.slow
+def test_a_deeper_model_starts_from_a_trained_one(tmp_path):
+    """Layers of the deep run are found again, and the sampler may change; another shape is refused."""
+    model = ModelConfig(name="deep-conv", num_inducing=5, channels=2, stride=2)
+    shallow = replace(SMALL, model=model, training=replace(SMALL.training, max_steps=2, report_every=2))
+    prepare(shallow, tmp_path / "two")
+    list(execute(tmp_path / "two"))
+    first = load_model(tmp_path / "two").model.layers[0]
+    still = replace(shallow.training, learning_rate=1e-12, start_from=tmp_path / "two")
+    for name, change in {"three": {"depth": 3}, "again": {"sampling": "correlated"}}.items():
+        prepare(replace(shallow, model=replace(model, **change), training=still), tmp_path / name)
+        list(execute(tmp_path / name))
+        found = load_model(tmp_path / name).model
+        assert len(found.layers) == {"three": 3, "again": 2}[name]
+        for a, b in zip(jax.tree.leaves(first), jax.tree.leaves(found.layers[0]), strict=True):
+            np.testing.assert_allclose(a, b, atol=1e-6)
+    prepare(replace(shallow, model=replace(model, num_inducing=6), training=still), tmp_path / "other")
+    with pytest.raises(ValueError, match="does not fit these settings"):
+        list(execute(tmp_path / "other"))
 
 
 def test_a_stopped_run_says_where_and_holds_no_model(tmp_path):
@@ -89,7 +176,7 @@ def test_a_stopped_run_says_where_and_holds_no_model(tmp_path):
 
 
 def test_max_seconds_stops_with_a_checkpoint(tmp_path):
-    prepare(replace(SMALL, training=replace(SMALL.training, max_seconds=0.0)), tmp_path / "run")
+    prepare(replace(SMALL, training=replace(SMALL.training, max_seconds=1e-6)), tmp_path / "run")
     *_, event = execute(tmp_path / "run")
     assert event == Stopped(1)
     assert [path.name for path in (tmp_path / "run" / "checkpoint").iterdir()] == ["step-00000001.safetensors"]
@@ -150,20 +237,31 @@ def test_signals_save_first(number, tmp_path):
     assert f"stopped at step {int(latest[5:13])};" in output
 
 
+def latest_step(folder: Path) -> int:
+    return max((int(path.stem[5:]) for path in (folder / "checkpoint").glob("step-*")), default=0)
+
+
 def kill_and_resume(tmp_path: Path, kills: int) -> None:
-    whole = start(tmp_path, *FLAGS, "--out", "whole", "--json")
-    output, errors = whole.communicate(timeout=120)
+    """Each kill a little after the run has come some way further, at a moment that is not known."""
+    steps, generator = 40 * (kills + 1), random.Random(0)
+    flags = [*("--num-inducing", "30", "--batch-size", "64", "--report-every", "5", "--checkpoint-every", "5")]
+    flags += ["--prediction-samples", "5", "--watched-images", "20", "--max-steps", str(steps)]
+    whole = start(tmp_path, *flags, "--out", "whole", "--json")
+    output, errors = whole.communicate(timeout=300)
     assert whole.returncode == 0, errors
-    generator, arguments = random.Random(0), [*FLAGS, "--out", "killed"]
-    for _ in range(kills):
+    arguments, reached = [*flags, "--out", "killed"], []
+    for kill in range(kills):
         process = start(tmp_path, *arguments)
-        until(lambda: (tmp_path / "killed" / "config.toml").exists(), process)
-        time.sleep(generator.uniform(2, 9))
+        until(lambda kill=kill: latest_step(tmp_path / "killed") >= 40 * kill + 10, process)
+        time.sleep(generator.uniform(0, 0.2))
         process.kill()
         process.communicate()
+        reached.append(latest_step(tmp_path / "killed"))
         arguments = ["--resume", "killed"]
+    in_training = sum(0 < step < steps for step in reached)
+    assert in_training >= 0.7 * kills, reached
     process = start(tmp_path, *arguments)
-    _, errors = process.communicate(timeout=120)
+    _, errors = process.communicate(timeout=300)
     assert process.returncode == 0, errors
     assert (tmp_path / "killed/metrics.json").read_bytes() == (tmp_path / "whole/metrics.json").read_bytes()
     assert untimed(tmp_path / "killed") == untimed(tmp_path / "whole")
@@ -182,5 +280,5 @@ def test_twenty_kills(tmp_path):
 def test_resume_keeps_the_settings(finished, tmp_path):
     process = start(tmp_path, "--resume", str(finished), "--num-inducing", "11")
     _, errors = process.communicate(timeout=60)
-    assert process.returncode == 1
+    assert process.returncode == 2
     assert "is continued with its own settings; give only --max-steps or --max-seconds" in errors

@@ -5,11 +5,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from PIL import Image
+from rich.console import Console
 
+from tickgp.cli.tables import answers_table, comparison_table, metrics_table, strangeness_table
 from tickgp.data.dataset import load_dataset
 from tickgp.evaluation.handover import HeldOut
+from tickgp.runs.compare import Compared
 from tickgp.runs.model_file import load_model, save_model
-from tickgp.runs.predict import find_pictures, predict_files
+from tickgp.runs.predict import Answer, find_pictures, predict_files
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +45,7 @@ def test_answers_are_those_of_the_pixels(trained, pictures):
         assert answer.label == trained.class_names[p.argmax()]
         assert answer.probability == pytest.approx(p.max())
         assert answer.entropy == pytest.approx(-np.sum(p * np.log(p)), rel=1e-5)
-        assert answer.hand_over is None
+        assert answer.hand_over is True  # nothing is promised
 
 
 def test_below_the_threshold_a_person_decides(trained, pictures):
@@ -50,6 +53,29 @@ def test_below_the_threshold_a_person_decides(trained, pictures):
     sure = sorted(answer.probability for answer in predict_files(trained, files, threshold=None)[0])
     answers, _ = predict_files(trained, files, threshold=sure[3])
     assert sorted(answer.probability for answer in answers if answer.hand_over) == sure[:3]
+
+
+def shown(table):
+    console = Console(width=200)
+    with console.capture() as capture:
+        console.print(table)
+    return capture.get()
+
+
+@pytest.mark.parametrize("name", ["cat[old].png", "a[/b].png", ":cat: [red].png", "end\\"])
+def test_names_are_shown_as_they_are(name):
+    """Not read as markup, nor as emoji."""
+    answers = [Answer(name, f"label {name}", 0.9, 0.1, 0.0, person, {}) for person in (True, False)]
+    first, second = [line for line in shown(answers_table(answers)).splitlines() if name in line]
+    assert f"label {name}" in first
+    assert "a person" in first
+    assert "the model" in second
+    scores = dict.fromkeys(("top1_error", "nll", "ece"), 0.1)
+    assert name in shown(comparison_table([Compared(run=name, model="tick", steps=10, elbo=None, test=scores)]))
+    by = {"entropy": 0.5, "mutual_information": 0.5}
+    assert name in shown(strangeness_table({"dataset": name, "trained_on": "digits", "auroc": by, "fpr95": by}))
+    undefined = dict.fromkeys(("top1_error", "top2_error", "top3_error", "nll", "nll_misses", "ece", "brier"))
+    assert name in shown(metrics_table(name, {"test": {"n": 5} | undefined, "interval": {}}))
 
 
 def test_a_bad_image_is_named_or_left_out(trained, pictures, tmp_path):

@@ -64,6 +64,7 @@ class CNN(eqx.Module):
     with zeros (SAME) to keep its size; its channels double once more, and pooling leaves 2×2×128 = 512 numbers.
     Dropout is after the dense layer of 1024 units only. It is not part of this class: who trains or predicts draws
     `dropout_scales` for the units, or leaves them whole for the deterministic network, which is what a call gives.
+    Paper: appendix CNN
     """
 
     convolutions: tuple[Convolution, ...]

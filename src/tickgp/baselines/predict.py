@@ -28,6 +28,7 @@ def predict_cnn(
     dropout: the rate in training, for dropout at test as in the paper; 0 for the deterministic network, which has no
     mutual information. A draw drops the same units for all images, and batches are padded to one size: what is
     predicted for an image does not depend on the images beside it.
+    Paper: dropout at test
     """
     if num_samples < 1:
         raise ValueError(f"{num_samples} samples were asked for; there must be at least 1")

@@ -61,6 +61,7 @@ def train_cnn(
     start: a network, or the state in which training stopped; it goes on to `steps` in all. dropout: the share of units
     dropped, drawn anew for each image and step. stop: asked after each step whether to end early. In an epoch no image
     is seen twice.
+    Paper: appendix CNN
     """
     state = start if isinstance(start, CNNState) else initial_state(start)
     images = state.model.check(images)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 import tyro
@@ -11,12 +12,13 @@ import tickgp
 from tickgp.cli import use
 from tickgp.cli.reproduce import reproduce
 from tickgp.cli.train import train_command
+from tickgp.errors import UsageError
 
 DESCRIPTION = "Image classification with Gaussian processes whose probabilities can be trusted."
 
 
 def main() -> None:
-    """`tickgp`: exit 0, 1 when a run failed, 2 when it was asked wrongly; a traceback only with --debug."""
+    """`tickgp`: exit 0, 1 when it failed, 2 when asked wrongly, 130 when stopped; a traceback only with --debug."""
     arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
     if arguments == ["--version"]:
         print(tickgp.__version__)
@@ -27,13 +29,15 @@ def main() -> None:
         for command in (use.evaluate, use.predict, use.compare, use.info, use.report, reproduce, use.data):
             app.command(name=command.__name__)(command)
         app.cli(prog="tickgp", description=DESCRIPTION, args=arguments or ["--help"])
-    except BrokenPipeError:  # whoever reads this output has seen enough
-        sys.stderr.close()
-        sys.exit(1)
-    except (ValueError, ArithmeticError, OSError) as error:
-        if "--debug" in sys.argv:
-            raise
-        Console(stderr=True, highlight=False, soft_wrap=True).print(f"tickgp: {error}", style="red", markup=False)
-        sys.exit(1)
     except KeyboardInterrupt:
         sys.exit(130)
+    except BrokenPipeError:  # whoever reads this output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+    except Exception as error:
+        if "--debug" in sys.argv:
+            raise
+        expected = isinstance(error, ValueError | ArithmeticError | OSError)
+        text = str(error) if expected else f"{type(error).__name__}: {error} (--debug shows where)"
+        Console(stderr=True, highlight=False, soft_wrap=True).print(f"tickgp: {text}", style="red", markup=False)
+        sys.exit(2 if isinstance(error, UsageError) else 1)

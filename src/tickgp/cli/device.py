@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from typing import Literal
 
+from tickgp.errors import UsageError
+
 Device = Literal["cpu", "gpu"] | None
 
 
@@ -13,12 +15,22 @@ def set_up(device: Device, *, float64: bool) -> None:
 
     What is compiled is kept in the user's cache folder: the next run with the same shapes starts at once.
     """
-    if device is not None:
-        os.environ["JAX_PLATFORMS"] = {"cpu": "cpu", "gpu": "cuda"}[device]
     import jax
 
     from tickgp.data.locate import cache_folder
 
     jax.config.update("jax_enable_x64", float64)
+    if device is not None:
+        jax.config.update("jax_platforms", {"cpu": "cpu", "gpu": "cuda"}[device])
+        _check(device)
     if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
         jax.config.update("jax_compilation_cache_dir", str(cache_folder() / "compiled"))
+
+
+def _check(device: str) -> None:
+    import jax
+
+    try:
+        jax.devices()
+    except Exception as error:  # jax says in several ways that a platform is missing
+        raise UsageError(f"no {device} can be used ({error}); leave --device out, or install tickgp[cuda13]") from None

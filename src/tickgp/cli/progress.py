@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 if TYPE_CHECKING:
-    from tickgp.runs.execute import Report
+    from tickgp.runs.events import Report
 
 
 @contextmanager

@@ -72,7 +72,7 @@ def reproduce(
 
 def _run(cells: list[Cell], scale: Scale, places: Places, max_seconds: float | None, console: Console) -> None:
     from tickgp.experiments.reproduce import Begun, Done, reproduce
-    from tickgp.runs.execute import Report, Stopped
+    from tickgp.runs.events import Report, Stopped
 
     began = time.monotonic()
     late = lambda: max_seconds is not None and time.monotonic() - began > max_seconds

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -16,6 +17,7 @@ def stop_on_signal() -> Iterator[Callable[[], bool]]:
     def ask(number: int, frame: Any) -> None:
         nonlocal asked
         asked = True
+        print("stopping after this step; again to stop at once", file=sys.stderr, flush=True)
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
     old = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}

@@ -1,4 +1,4 @@
-"""Results as a person reads them."""
+"""Results as a person reads them. Names of files, classes and runs go in as `Text`: in a str, rich reads markup."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
+from rich.text import Text
 
 if TYPE_CHECKING:
     from tickgp.runs.compare import Compared
@@ -23,7 +24,7 @@ def number(value: float | None, digits: int = 4) -> str:
 def metrics_table(title: str, metrics: dict[str, Any]) -> Table:
     """Error, NLL and ECE with their intervals."""
     test, interval = metrics["test"], metrics["interval"]
-    table = Table("", "value", "95 % interval", title=f"{title}: {test['n']} test images")
+    table = Table("", "value", "95 % interval", title=_title(f"{title}: {test['n']} test images"))
     rows: dict[str, tuple[str, Callable[[float | None], str]]] = {
         "error": ("top1_error", percent),
         "error of the best two": ("top2_error", percent),
@@ -44,7 +45,7 @@ def metrics_table(title: str, metrics: dict[str, Any]) -> Table:
 
 def strangeness_table(metrics: dict[str, Any]) -> Table:
     """How well uncertainty tells the images from those of the run's own kind."""
-    title = f"telling {metrics['dataset']} from {metrics['trained_on']}"
+    title = _title(f"telling {metrics['dataset']} from {metrics['trained_on']}")
     table = Table("by", "AUROC", "false alarms at 95 % found", title=title)
     for name, words in {"entropy": "entropy", "mutual_information": "mutual information"}.items():
         table.add_row(words, number(metrics["auroc"][name]), percent(metrics["fpr95"][name]))
@@ -54,8 +55,9 @@ def strangeness_table(metrics: dict[str, Any]) -> Table:
 def answers_table(answers: list[Answer]) -> Table:
     table = Table("image", "label", "probability", "entropy", "decides")
     for answer in answers:
-        decides = {None: "?", True: "[bold]a person[/bold]", False: "the model"}[answer.hand_over]
-        table.add_row(answer.file, answer.label, percent(answer.probability), number(answer.entropy, 3), decides)
+        decides = "[bold]a person[/bold]" if answer.hand_over else "the model"
+        image, label = Text(answer.file), Text(answer.label)
+        table.add_row(image, label, percent(answer.probability), number(answer.entropy, 3), decides)
     return table
 
 
@@ -63,7 +65,7 @@ def comparison_table(runs: list[Compared]) -> Table:
     table = Table("run", "model", "steps", "ELBO", "test error", "test NLL", "test ECE")
     for run in runs:
         scores = percent(run.test["top1_error"]), number(run.test["nll"]), number(run.test["ece"])
-        table.add_row(run.run, run.model, str(run.steps), number(run.elbo, 1), *scores)
+        table.add_row(Text(run.run), Text(run.model), str(run.steps), number(run.elbo, 1), *scores)
     return table
 
 
@@ -78,3 +80,7 @@ def data_table() -> Table:
     table.add_row("folder:PATH", "a folder of images, one subfolder for each class", "", "", "", "")
     table.add_row("npz:FILE", "arrays x and y in a NumPy file", "", "", "", "")
     return table
+
+
+def _title(words: str) -> Text:
+    return Text(words, style="table.title")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,10 +17,11 @@ from tickgp.cli.device import Device, set_up
 from tickgp.cli.progress import progress
 from tickgp.cli.signals import stop_on_signal
 from tickgp.cli.tables import metrics_table
+from tickgp.errors import UsageError
 from tickgp.training.config import Config
 
 if TYPE_CHECKING:
-    from tickgp.runs.execute import Report
+    from tickgp.runs.events import Event, Report
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,8 @@ def train_command(arguments: list[str]) -> Callable[..., None]:
 
     before = Config()
     if resumed := _value_of("--resume", arguments):
+        if not (Path(resumed) / "config.toml").is_file():
+            raise UsageError(f"{resumed} holds no run to resume; give the folder of one")
         before = read_config(Path(resumed) / "config.toml")
     elif given := _value_of("--config", arguments):
         before = read_config(Path(given))
@@ -73,34 +76,54 @@ def _value_of(name: str, arguments: list[str]) -> str | None:
 
 
 def _train(options: TrainOptions, before: Config) -> None:
-    set_up(options.device, float64=options.config.model.float64)
-    from tickgp.runs.execute import Finished, Report, Stopped, execute
+    folder, config = _folder(options), options.config
+    if options.resume is not None:
+        _check_resumed(options, before)
+    set_up(options.device, float64=config.model.float64)
+    from tickgp.runs.execute import execute
+    from tickgp.training.tensors import write_whole
+    from tickgp.training.toml import format_config
 
-    config, console = options.config, Console(stderr=options.json)
-    folder = _folder(options, before)
-    title = f"{config.model.name} on {config.data.dataset}"
-    finished: dict[str, Any] | None = None
+    if options.resume is not None:
+        write_whole(folder / "config.toml", format_config(config).encode())
+    new = config if options.resume is None else None
+    command = shlex.join(["tickgp", *sys.argv[1:]])
+    title, console = f"{config.model.name} on {config.data.dataset}", Console(stderr=options.json)
     with stop_on_signal() as stopping, progress(console, title, config.training.max_steps) as show:
         draw = _tensorboard(folder) if options.tensorboard else lambda report: None
-        for event in execute(folder, stop=stopping, command=shlex.join(["tickgp", *sys.argv[1:]])):
-            match event:
-                case Report():
-                    show(event)
-                    draw(event)
-                case Finished():
-                    finished = event.metrics
-                case Stopped():
-                    hint = f"stopped at step {event.step}; continue with: tickgp train --resume {folder}"
-                    console.print(hint, highlight=False, soft_wrap=True)
-                case _:
-                    console.print(event.text, highlight=False, soft_wrap=True)
-    if finished is None:
+        events = execute(folder, new, overwrite=options.overwrite, stop=stopping, command=command)
+        ended = _follow(events, lambda report: (show(report), draw(report)), console)
+    if isinstance(ended, int):
+        if options.json:
+            print(json.dumps({"stopped": ended, "run": str(folder)}))
+        _say(console, f"stopped at step {ended}; continue with: tickgp train --resume {folder}")
         sys.exit(130 if stopping() else 0)
     if options.json:
-        print(json.dumps(finished))
+        print(json.dumps(ended))
         return
-    console.print(metrics_table(title, finished))
-    console.print(f"the report is {folder / 'report.html'}", highlight=False, soft_wrap=True)
+    console.print(metrics_table(title, ended))
+    _say(console, f"the report is {folder / 'report.html'}")
+
+
+def _follow(events: Iterator[Event], show: Callable[[Report], Any], console: Console) -> int | dict[str, Any]:
+    """Show what happens; returns the final metrics, or the step at which it stopped."""
+    from tickgp.runs.events import Finished, Report, Stopped
+
+    for event in events:
+        match event:
+            case Report():
+                show(event)
+            case Finished():
+                return event.metrics
+            case Stopped():
+                return event.step
+            case _:
+                _say(console, event.text)
+    raise AssertionError("a run ends by saying how")
+
+
+def _say(console: Console, text: str) -> None:
+    console.print(text, highlight=False, soft_wrap=True, markup=False)
 
 
 def _tensorboard(folder: Path) -> Callable[[Report], None]:
@@ -109,21 +132,27 @@ def _tensorboard(folder: Path) -> Callable[[Report], None]:
     return tensorboard_writer(folder)
 
 
-def _folder(options: TrainOptions, before: Config) -> Path:
-    """The folder of the run, ready to train in."""
-    from tickgp.runs.folder import prepare
-    from tickgp.training.tensors import write_whole
-    from tickgp.training.toml import format_config
+def _folder(options: TrainOptions) -> Path:
+    """The folder of the run."""
+    if options.resume is not None:
+        return options.resume
+    name = options.config.data.dataset.replace("/", "-").replace(":", "-")
+    return options.out or Path("runs") / f"{name}-{options.config.model.name}-{options.config.seed}"
 
-    config = options.config
-    if options.resume is None:
-        name = config.data.dataset.replace("/", "-").replace(":", "-")
-        folder = options.out or Path("runs") / f"{name}-{config.model.name}-{config.seed}"
-        prepare(config, folder, overwrite=options.overwrite)
-        return folder
-    asked = config.training
+
+def _check_resumed(options: TrainOptions, before: Config) -> None:
+    """A run is continued as it was begun, to another step or for another time if asked."""
+    from tickgp.training.checkpoint import checkpoints
+
+    run, asked = options.resume, options.config.training
+    if options.out is not None or options.overwrite or options.config_file is not None:
+        raise UsageError(
+            f"--resume {run} goes on in its folder with its settings; leave out --out, --overwrite, --config"
+        )
     kept = replace(before.training, max_steps=asked.max_steps, max_seconds=asked.max_seconds)
-    if config != replace(before, training=kept):
-        raise ValueError(f"{options.resume} is continued with its own settings; give only --max-steps or --max-seconds")
-    write_whole(options.resume / "config.toml", format_config(config).encode())
-    return options.resume
+    if options.config != replace(before, training=kept):
+        raise UsageError(f"{run} is continued with its own settings; give only --max-steps or --max-seconds")
+    assert run is not None
+    reached = max((int(path.stem.partition("-")[2]) for path in checkpoints(run / "checkpoint")), default=0)
+    if asked.max_steps < reached:
+        raise UsageError(f"{run} has reached step {reached}; give --max-steps of at least that, or leave it out")

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from rich.console import Console
+from rich.text import Text
 from tyro.conf import Positional, arg
 
 from tickgp.cli.device import Device, set_up
@@ -20,6 +21,7 @@ from tickgp.cli.tables import (
     metrics_table,
     strangeness_table,
 )
+from tickgp.errors import UsageError
 from tickgp.training.config import DataConfig
 
 if TYPE_CHECKING:
@@ -47,9 +49,9 @@ def evaluate(
     """Metrics of a run on its test images, or on data it was not trained on."""
     _compute_like(run, device)
     from tickgp.runs.evaluate import evaluate_run
-    from tickgp.training.toml import read_config
+    from tickgp.runs.model_file import load_config
 
-    name = dataset or read_config(run / "config.toml").data.dataset
+    name = dataset or load_config(run).data.dataset
     options = DataConfig(dataset=name, data_dir=data_dir, grey=grey, skip_bad_images=skip_bad_images)
     evaluation = evaluate_run(run, options)
     metrics, console = evaluation.metrics, _console(json)
@@ -81,7 +83,7 @@ def predict(
 ) -> None:
     """What images show, how sure the model is, and whether to hand them over to a person."""
     if csv and json:
-        raise ValueError("both --csv and --json were given; choose one")
+        raise UsageError("both --csv and --json were given; choose one")
     from tickgp.runs.predict import find_pictures, predict_files
 
     files = find_pictures(images)
@@ -134,27 +136,42 @@ def info(run: Run, /, json: Json = False) -> None:
         print(json_module.dumps(dict(facts)))
         return
     for topic, text in facts:
-        console.print(f"[bold]{topic}[/bold]: {text}", highlight=False)
+        console.print(Text.assemble((topic, "bold"), f": {text}"))
 
 
-def report(run: Run, /, device: Where = None) -> None:
+def report(
+    run: Run,
+    /,
+    data_dir: Annotated[Path | None, arg(metavar="DIR", help="Folder with the publishers' files.")] = None,
+    json: Json = False,
+    device: Where = None,
+) -> None:
     """Make the report of a run anew: report.html in its folder."""
     _compute_like(run, device)
     from tickgp.runs.report import make_report
 
-    _say(_console(False), f"the report is {make_report(run)}")
+    path = make_report(run, data_dir)
+    if json:
+        print(json_module.dumps({"report": str(path)}))
+    else:
+        _say(_console(False), f"the report is {path}")
 
 
-def data() -> None:
+def data(json: Json = False) -> None:
     """List the datasets."""
-    Console().print(data_table())
+    if not json:
+        Console().print(data_table())
+        return
+    from tickgp.data.catalogue import CATALOGUE
+
+    print(json_module.dumps({name: list(entry.class_names) for name, entry in CATALOGUE.items()}))
 
 
 def _compute_like(run: Path, device: Device) -> None:
     """With the precision that the model of this run was trained in."""
-    from tickgp.runs.model_file import is_float64
+    from tickgp.runs.model_file import load_config
 
-    set_up(device, float64=is_float64(run))
+    set_up(device, float64=load_config(run).model.float64)
 
 
 def _console(machine: bool) -> Console:

@@ -16,6 +16,7 @@ from tickgp.data.npz import read_npz
 from tickgp.data.pictures import Size
 from tickgp.data.pixels import frame, to_grey
 from tickgp.data.splits import stratified_split, unevenness
+from tickgp.errors import UsageError
 
 
 @dataclass(frozen=True)
@@ -105,7 +106,7 @@ def load_dataset(
 def _read_named(name: str, data_dir: Path | None) -> Contents:
     if name not in CATALOGUE:
         choices = ", ".join([*CATALOGUE, "folder:PATH", "npz:FILE"])
-        raise ValueError(f"there is no dataset {name!r}; choose one of: {choices}")
+        raise UsageError(f"there is no dataset {name!r}; choose one of: {choices}")
     entry, contents = CATALOGUE[name], CATALOGUE[name].read(data_dir)
     found = len(contents.train[1]), len(contents.test[1]) if contents.test else 0
     if found == (entry.train, entry.test):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from statistics import median
 
 import numpy as np
 
@@ -16,7 +17,7 @@ HIDDEN = {"__macosx", "thumbs.db", "desktop.ini"}  # and every name that starts 
 # Passed over; a file with any other suffix, or with none, must be an image.
 TEXTS = {".txt", ".md", ".rst", ".html", ".htm", ".csv", ".tsv", ".json", ".jsonl", ".xml", ".yaml", ".yml", ".toml"}
 OTHERS = {".ini", ".cfg", ".log", ".pdf", ".zip", ".gz", ".tar", ".py", ".ipynb", ".sh", ".npy", ".npz", ".db"}
-LARGEST_SUGGESTION = 32  # pixels; the size of the paper's largest images
+SUGGESTIONS = (8, 32)  # pixels: little can be seen on less; the paper's largest images
 
 Files = dict[str, list[Path]]
 """Image files of each class."""
@@ -87,11 +88,13 @@ def _holds_folders(path: Path) -> bool:
 
 def _common_size(files: list[Path]) -> Size | None:
     """The one size of all pictures; None if no header can be read."""
-    sizes = {size for size in map(picture_size, files) if size is not None}
+    known = [size for size in map(picture_size, files) if size is not None]
+    sizes = set(known)
     if len(sizes) <= 1:
         return next(iter(sizes), None)
     small, large = min(sizes), max(sizes)
-    side = min(LARGEST_SUGGESTION, *(min(size) for size in sizes))
+    least, most = SUGGESTIONS
+    side = max(least, min(most, int(median(map(min, known)))))
     raise ValueError(
         f"the images have {len(sizes)} sizes, among them {small[0]}×{small[1]} and {large[0]}×{large[1]} (height × "
         f"width); a model needs one size: choose it, for instance --image-size {side} (in Python: image_size={side})"

@@ -69,7 +69,10 @@ def _images(images: np.ndarray, where: str) -> np.ndarray:
 
 def _class_names(arrays: dict[str, np.ndarray], path: Path) -> tuple[str, ...]:
     if "class_names" in arrays:
-        return tuple(map(str, arrays["class_names"].ravel()))
+        names = tuple(map(str, arrays["class_names"].ravel()))
+        if twice := [name for i, name in enumerate(names) if name in names[:i]]:
+            raise ValueError(f"{path}: class_names has {twice[0]!r} more than once; give every class a name of its own")
+        return names
     present = np.unique(np.concatenate([arrays[key].ravel() for key in ("y", "y_test") if key in arrays]))
     if present.dtype.kind in "ui" and not np.array_equal(present, np.arange(len(present))):
         raise ValueError(

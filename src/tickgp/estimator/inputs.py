@@ -15,6 +15,9 @@ from tickgp.gp.images import check_images
 _FAR = 10.0
 """Deviations from the mean beyond which features are all alike: to the model all of it is far from what it has seen."""
 
+_ROUNDING = 1e-3
+"""How far beyond 0 and 1 pixels may be, for they were computed: half precision has three digits."""
+
 Shape = tuple[int, int, int]
 
 
@@ -59,6 +62,8 @@ class Inputs:
         """Images (N, H, W, C): bytes, or floats of the precision that jax computes in."""
         x = rows if self.scale is None else self.scale(rows)
         images = check_images(x.reshape(len(x), *self.shape))
+        if self.scale is None:
+            _check_range(images)
         return images if images.dtype == np.uint8 else images.astype(jnp.result_type(float))
 
     def check_like(self, X: Any) -> None:
@@ -97,6 +102,17 @@ def count_distinct(images: np.ndarray, limit: int) -> int:
         if len(seen) == limit:
             break
     return len(seen)
+
+
+def _check_range(images: np.ndarray) -> None:
+    """Refuse floats that are not between 0 and 1: bytes are taken to that range, and kernels start out made for it."""
+    low, high = images.min(), images.max()
+    if images.dtype == np.uint8 or (low >= -_ROUNDING and high <= 1 + _ROUNDING):
+        return
+    fix = "divide them by the largest value that a pixel can have"
+    if low < -_ROUNDING:
+        fix = "shift and divide them, (X - low) / (high - low), with the least and the largest value a pixel can have"
+    raise ValueError(f"pixels go from {low:g} to {high:g}; give floats between 0 and 1, or bytes (uint8): {fix}")
 
 
 def _own_shape(X: Any) -> Shape | None:

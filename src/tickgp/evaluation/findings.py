@@ -41,17 +41,61 @@ def no_misses(n: int) -> str:
 
 
 def calibration(confidence: Float[np.ndarray, " N"], right: Bool[np.ndarray, " N"]) -> Finding:
-    """Whether it is right as often as it says."""
+    """Whether it is right as often as it says: on average, and where it says so much."""
     said, was = float(confidence.mean()), float(right.mean())
-    low, high = share_interval(int(right.sum()), len(right))
-    if said < low:
-        verdict = "It is right more often than it says: it is underconfident."
-    elif said > high:
-        verdict = "It is right less often than it says: it is overconfident."
-    else:
-        verdict = f"On {counted(len(right), 'image')} no over- or underconfidence can be seen."
-    text = f"On average it gives its answer {percent(said)}, and it is right {percent(was)} of the time. {verdict}"
-    return Finding(percent(said), f"sure, {percent(was)} right", f"{text}{_when_it_says(confidence, right)}")
+    text = f"On average it gives its answer {percent(said)}, and it is right {percent(was)} of the time."
+    sentences = f"{text} {_verdict(confidence, right)}{_when_it_says(confidence, right)}"
+    return Finding(percent(said), f"sure, {percent(was)} right", sentences)
+
+
+def _verdict(confidence: np.ndarray, right: np.ndarray) -> str:
+    """On the average, and on where it is off in another way: too sure here and too modest there may cancel."""
+    overall = _Level.of(confidence, right).too_sure
+    off = [level for level in _levels_off(confidence, right) if level.too_sure is not overall]
+    alike = [[level for level in off if level.too_sure is sure] for sure in (True, False)]
+    where = ", and ".join(str(max(levels, key=_Level.gap)) for levels in alike if levels)
+    but = f"But it is {where}." if where else ""
+    if overall is None:
+        return but or f"On {counted(len(right), 'image')} no over- or underconfidence can be seen."
+    often, name = ("less", "over") if overall else ("more", "under")
+    return f"It is right {often} often than it says: it is {name}confident. {but}".rstrip()
+
+
+@dataclass(frozen=True)
+class _Level:
+    """Images with like confidences: how sure it was of them on average, and how often it was right."""
+
+    said: float
+    hits: int
+    n: int
+    too_sure: bool | None
+    """None when the images do not tell."""
+
+    @staticmethod
+    def of(confidence: np.ndarray, right: np.ndarray, level: float = 0.95) -> _Level:
+        # Were it right as often as it says, image by image, then its hits would vary less than the binomial's.
+        said, hits, n = float(confidence.mean()), int(right.sum()), len(right)
+        low, high = share_interval(hits, n, level)
+        return _Level(said, hits, n, None if low <= said <= high else said > high)
+
+    def gap(self) -> float:
+        """What it adds to the ECE, times the number of all images."""
+        return abs(self.n * self.said - self.hits)
+
+    def __str__(self) -> str:
+        right = f"it is right {percent(self.hits / self.n)} of the time, on {self.n:,} images"
+        return f"too {'sure' if self.too_sure else 'modest'} where it says about {percent(self.said)} ({right})"
+
+
+def _levels_off(confidence: np.ndarray, right: np.ndarray, bins: int = 15, least: int = 20) -> list[_Level]:
+    """Those bins of the ECE, of the ones with at least `least` images, in which it is not right as often as it says.
+
+    The bins share the risk of 0.05 that one of them is found although all is well.
+    """
+    index = np.minimum((confidence * bins).astype(int), bins - 1)
+    filled = [index == i for i in range(bins) if np.sum(index == i) >= least]
+    levels = [_Level.of(confidence[own], right[own], 1 - 0.05 / len(filled)) for own in filled]
+    return [level for level in levels if level.too_sure is not None]
 
 
 def _when_it_says(confidence: np.ndarray, right: np.ndarray, level: float = 0.9, within: float = 0.05) -> str:

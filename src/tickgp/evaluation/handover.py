@@ -9,6 +9,9 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 from numpy.typing import ArrayLike
 
+LARGEST_SUGGESTION = 0.5
+"""Error beyond which a model that decides by itself is of no use."""
+
 
 @dataclass(frozen=True)
 class Threshold:
@@ -156,19 +159,18 @@ def _last_in_row(passed: Bool[np.ndarray, " T"], start: int) -> int:
 
 
 def _best_instead(steps: _Steps, max_error: float, level: float) -> str:
-    """What to say when no threshold passes: the least larger error, in steps of a tenth, that this data can promise."""
+    """What to say when no threshold passes: the least larger error that this data can promise, if any is of use."""
     N, errors = int(steps.kept[-1]), int(steps.errors[-1])
     said = f"no threshold keeps the error below {max_error:g} with confidence {level:g} on {N} held-out images"
-    larger = (float(f"{max_error * 1.1**i:.2g}") for i in range(1, 200))
-    for limit in (limit for limit in larger if max_error < limit < 1):
+    larger = {min(float(f"{max_error * 1.1**i:.2g}"), LARGEST_SUGGESTION) for i in range(1, 200)}
+    for limit in sorted(limit for limit in larger if limit > max_error):
         if (found := _lowest(steps, limit, level)) is not None:
             return (
                 f"{said}; the best that can be had is an error below {limit:g}, keeping {100 * found.kept:.0f} % of "
                 "the images: allow that, hold out more images, or improve the model"
             )
-    return (
-        f"{said}, nor below any larger error ({errors} of them are wrong): hold out more images, or improve the model"
-    )
+    nor = f", nor below any larger error up to {LARGEST_SUGGESTION:g}" if max_error < LARGEST_SUGGESTION else ""
+    return f"{said}{nor}: the model is wrong too often ({errors} of {N}); improve it, or hold out more images"
 
 
 def _check_limits(max_error: float, level: float) -> None:

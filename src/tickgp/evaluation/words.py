@@ -44,7 +44,8 @@ def describe(model: DeepGP) -> list[Fact]:
     facts = [Fact("Model", _overview(model))]
     for i, layer in enumerate(model.layers, start=1):
         prefix = "" if depth == 1 else f"Layer {i} of {depth}, "
-        for fact in _layer(layer):
+        unit = "" if i > 1 or model.standardise is None else " standard deviations"
+        for fact in _layer(layer, unit):
             topic = prefix + fact.topic.lower() if prefix else fact.topic
             facts.append(Fact(topic, fact.text))
     return [*facts, Fact("Labels", _likelihood(model.likelihood))]
@@ -74,7 +75,8 @@ def _images(shape: tuple[int, ...]) -> str:
     return f"images of {H}×{W} pixels with {channels}"
 
 
-def _layer(layer: Layer) -> Iterator[Fact]:
+def _layer(layer: Layer, unit: str) -> Iterator[Fact]:
+    """`unit`: what differences between its inputs are measured in, if it has a name."""
     covariances, inducing, mixing = layer.gp.kernel.covariances, layer.gp.inducing, layer.gp.kernel.mixing
     kinds: dict[Any, list[Pair]] = {}
     for i, covariance in enumerate(covariances):
@@ -82,7 +84,7 @@ def _layer(layer: Layer) -> Iterator[Fact]:
     for kind, alike in kinds.items():
         if len(kinds) > 1:
             yield Fact("Kind", f"{len(alike)} of its latent functions are of the kind {kind[0]}:")
-        yield from _facts(alike, layer)
+        yield from _facts(alike, layer, unit)
     if len(covariances) > 1:
         yield Fact("Kernels", f"Each of its {len(covariances)} latent functions has its own kernel.")
     if mixing is not None:
@@ -97,26 +99,26 @@ def _kind(covariance: AbstractCovariance) -> tuple[Any, ...]:
     return (name,)
 
 
-def _facts(pairs: list[Pair], layer: Layer) -> Iterator[Fact]:
+def _facts(pairs: list[Pair], layer: Layer, unit: str) -> Iterator[Fact]:
     alike, inducing = [covariance for covariance, _ in pairs], pairs[0][1]
     match alike[0]:
         case Convolutional() | MultiOutputConvolutional():
-            yield from _patch_facts([k for k in alike if isinstance(k, PatchCovariance)], layer, inducing)
+            yield from _patch_facts([k for k in alike if isinstance(k, PatchCovariance)], layer, inducing, unit)
         case Pointwise():
             kernels = [k.kernel for k in alike if isinstance(k, Pointwise)]
             yield Fact("Input", _whole(layer))
             yield Fact("Memory", f"What it has learned is kept as its values at {inducing.num_inducing:,} points.")
-            yield Fact("Likeness", _likeness(kernels, inducing.Z.value.shape[1], "inputs", "number"))
+            yield Fact("Likeness", _likeness(kernels, inducing.Z.value.shape[1], "inputs", f"{unit} in every number"))
         case other:
             yield Fact("Prior", f"A prior of its own kind, {type(other).__name__}, of which nothing is known here.")
 
 
-def _patch_facts(alike: list[PatchCovariance], layer: Layer, inducing: AbstractInducing) -> Iterator[Fact]:
+def _patch_facts(alike: list[PatchCovariance], layer: Layer, inducing: AbstractInducing, unit: str) -> Iterator[Fact]:
     grid = alike[0].grid
     yield Fact("Patches", _patches(alike[0], layer))
     yield Fact("Memory", _memory(inducing))
-    numbers = "pixel" if grid.image_shape[2] == 1 else "number"
-    yield Fact("Likeness", _likeness([k.response.patch for k in alike], grid.patch_length, "patches", numbers))
+    each = f"{unit} in every {'pixel' if grid.image_shape[2] == 1 else 'number'}"
+    yield Fact("Likeness", _likeness([k.response.patch for k in alike], grid.patch_length, "patches", each))
     yield Fact("Places", _places(locations(alike), grid))
     if isinstance(alike[0], Convolutional):
         yield Fact("Weights", _weights([k for k in alike if isinstance(k, Convolutional)]))
@@ -149,16 +151,16 @@ def _whole(layer: Layer) -> str:
     return f"It sees each input as a whole, and gives {size} {'number' if size == 1 else 'numbers'} for it{added}."
 
 
-def _likeness(kernels: list[AbstractKernel], length: int, things: str, number: str) -> str:
+def _likeness(kernels: list[AbstractKernel], length: int, things: str, each: str) -> str:
     """How different two patches may be and still get like responses. The difference is the same in every pixel."""
     halves = [half for k in kernels if (half := half_way(k, [1.0] * length)) is not None]
     if not halves:
         return f"The responses to any two {things} agree to more than a half."
     spread = [float(np.sqrt(k.diag(jnp.zeros((1, length)))[0])) for k in kernels]
     return (
-        f"The responses to two {things} agree to a half when they differ by {_range(halves, '{:.2g}')} in every "
-        f"{number}, and to less when they differ by more. With no image seen, a response "
-        f" would lie within ±{_range([2 * s for s in spread], '{:.2g}')} (19 times of 20)."
+        f"The responses to two {things} agree to a half when they differ by {_range(halves, '{:.2g}')}{each}, and "
+        "to less when they differ by more. With no image seen, a response would lie within "
+        f"±{_range([2 * s for s in spread], '{:.2g}')} (19 times of 20)."
     )
 
 
@@ -169,13 +171,19 @@ def _places(locations: list[AbstractKernel], grid: PatchGrid) -> str:
     last = max(1, (grid.columns - 1) * grid.stride[1])
     apart = [agreement(k, np.array([[0.0, 1.0], [0.0, float(last)]])) for k in locations]
     near, far = (_range([100 * a[i] for a in apart], "{:.0f}") for i in (0, 1))
-    halves = [half for k in locations if (half := half_way(k, (0.0, 1.0))) is not None]
-    mid = f"to a half at {_range(halves, '{:.2g}')} pixels, " if halves else ""
     crossings = [crossings_across(k, grid)[1] for k in locations]
     return (
-        f"The response to a patch changes with its place. Two equal patches 1 pixel apart agree to {near} %, {mid}"
-        f"and to {far} % at opposite sides of the image ({last} pixels). {_signs(crossings)}"
+        f"The response to a patch changes with its place. Two equal patches 1 pixel apart agree to {near} %"
+        f"{_half_place(locations, last)}, and to {far} % at opposite sides of the image ({last} pixels). "
+        f"{_signs(crossings)}"
     )
+
+
+def _half_place(locations: list[AbstractKernel], last: int) -> str:
+    """At which distance patches agree to a half, if it is inside the image and not one already spoken of."""
+    halves = [half_way(k, (0.0, 1.0)) or math.inf for k in locations]
+    inside = all(float(f"{half:.2g}") not in (1, last) and half < last for half in halves)
+    return f", to a half at {_range(halves, '{:.2g}')} pixels" if inside else ""
 
 
 def _signs(crossings: list[float]) -> str:
@@ -191,12 +199,16 @@ def _weights(alike: Sequence[Convolutional]) -> str:
     weights = [np.asarray(k.weights.value) for k in alike if k.weights is not None]
     if not weights:
         return "All patches count the same."
-    low, high = min(w.min() for w in weights), max(w.max() for w in weights)
-    if high - low < 1e-3:
-        return f"All patches count the same, with a weight of {low:.2f}."
+    low, high = float(np.min(weights)), float(np.max(weights))
+    scale = max(abs(low), abs(high))
+    form = "{:.2f}" if scale >= 0.1 else "{:.1e}"
+    if high - low <= 1e-3 * scale:
+        return f"All patches count the same, with a weight of {form.format(low)}."
+    if (shown := form.format(low)) == form.format(high):
+        return f"All patches count about the same, with a weight of {shown}."
     row, column = alike[0].grid.corners(np.asarray(np.argmax(sum(np.abs(w) for w in weights))))
     return (
-        f"The weights of the patches go from {low:.2f} to {high:.2f}; the one that counts most has its upper-left "
+        f"The weights of the patches go from {_range([low, high], form)}; the one that counts most has its upper-left "
         f"corner in row {row}, column {column}."
     )
 

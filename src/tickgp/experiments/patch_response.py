@@ -22,6 +22,7 @@ def patch_response_deviations(
 
     The response has the prior k_g and the same inducing variables u = g(Z), whether its values are summed up (as in the
     model) or looked at one by one: q of the MOCK with the model's own q(u) is what the model believes of g.
+    Paper: samples of the patch response
     """
     layer, covariance = model.layers[-1], model.layers[-1].gp.kernel.covariances[0]
     if len(model.layers) != 1 or not isinstance(covariance, Convolutional):

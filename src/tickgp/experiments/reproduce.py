@@ -13,7 +13,7 @@ from tickgp.experiments.ensemble import judge_ensemble
 from tickgp.experiments.results import is_done, settings_of, write_result
 from tickgp.experiments.run_cnn import judge_cnn, train_cnn_cell
 from tickgp.experiments.run_gp import judge_gp, train_gp
-from tickgp.runs.execute import Event, Stopped
+from tickgp.runs.events import Event, Stopped
 from tickgp.runs.folder import read_json, write_json
 from tickgp.training.config import Config
 

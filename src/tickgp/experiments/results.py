@@ -30,7 +30,15 @@ def read_result(results: Path, scale: Scale, name: str) -> dict[str, Any] | None
 def is_done(results: Path, scale: Scale, cell: Cell) -> bool:
     """Whether there is a result of this run, made with these settings."""
     result = read_result(results, scale, cell.name)
-    return result is not None and result["settings"] == settings_of(cell)
+    return result is not None and _agree(result["settings"], settings_of(cell))
+
+
+def _agree(old: dict[str, Any], new: dict[str, Any]) -> bool:
+    """Whether all that the old settings say still holds; what they do not say came later, and was as it is by default."""
+    return all(
+        name in new and (_agree(value, new[name]) if isinstance(value, dict) else value == new[name])
+        for name, value in old.items()
+    )
 
 
 def write_result(results: Path, scale: Scale, cell: Cell, content: dict[str, Any]) -> None:

@@ -23,7 +23,7 @@ from tickgp.evaluation.metrics import nll, top_error
 from tickgp.experiments.cells import Cell, CnnConfig
 from tickgp.experiments.predictions import save_predictions
 from tickgp.experiments.results import scores, thinned
-from tickgp.runs.execute import Event, Finished, Note, Report, Stopped
+from tickgp.runs.events import Event, Finished, Note, Report, Stopped
 from tickgp.runs.folder import append_history, load_data, read_history, write_history
 from tickgp.training.checkpoint import load_checkpoint, save_checkpoint
 from tickgp.training.config import Config

@@ -19,7 +19,8 @@ from tickgp.gp.convolution import Convolutional
 from tickgp.gp.kernels import AbstractStationary
 from tickgp.gp.models import DeepGP
 from tickgp.gp.predict import predict
-from tickgp.runs.execute import Event, execute
+from tickgp.runs.events import Event
+from tickgp.runs.execute import execute
 from tickgp.runs.folder import load_data, prepare, read_history, read_json
 from tickgp.runs.model_file import TrainedModel, load_model
 from tickgp.training.config import Config

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tickgp.errors import UsageError
 from tickgp.runs.folder import read_json
 from tickgp.training.toml import read_config
 
@@ -33,7 +34,7 @@ def compare_runs(folders: Sequence[Path]) -> list[Compared]:
     ELBOs of different data, or of different likelihoods, bound different things: such runs are refused.
     """
     if len(folders) < 2:
-        raise ValueError(f"{len(folders)} run was given; to compare, give at least two")
+        raise UsageError(f"{len(folders)} run was given; to compare, give at least two")
     _check_equal(folders, [_data(folder) for folder in folders], "data", "train them on the same images")
     likelihoods = [_likelihood(folder) for folder in folders]
     with_elbo = [folder for folder, likelihood in zip(folders, likelihoods, strict=True) if likelihood is not None]
@@ -48,8 +49,8 @@ def _compared(folder: Path) -> Compared:
 
 
 def _data(folder: Path) -> str:
-    dataset = read_json(folder / "manifest.json")["dataset"]
-    return f"{dataset['name']} ({dataset['sha256'][:12]})"
+    """The fingerprint of the images and labels: the name may be written in other ways."""
+    return read_json(folder / "manifest.json")["dataset"]["sha256"]
 
 
 def _likelihood(folder: Path) -> str | None:
@@ -62,7 +63,7 @@ def _likelihood(folder: Path) -> str | None:
 def _check_equal(folders: Sequence[Path], values: list[str], what: str, remedy: str) -> None:
     for folder, value in zip(folders, values, strict=True):
         if value != values[0]:
-            raise ValueError(
-                f"{folders[0]} and {folder} have different {what}, {values[0]} and {value}, so that their ELBOs cannot "
-                f"be compared; {remedy}"
+            raise UsageError(
+                f"{folders[0]} and {folder} have different {what} ({values[0][:12]} and {value[:12]}), so that their "
+                f"ELBOs cannot be compared; {remedy}"
             )

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from tickgp.data.dataset import Dataset, load_dataset
+from tickgp.data.dataset import Dataset, Split, load_dataset
+from tickgp.errors import UsageError
 from tickgp.evaluation.metrics import auroc, bootstrap, evaluate, fpr95
 from tickgp.gp.predict import Prediction
-from tickgp.runs.folder import load_data, write_json
+from tickgp.runs.folder import check_unchanged, load_data, write_json
 from tickgp.runs.model_file import TrainedModel, load_model
 from tickgp.training.config import DataConfig
 
@@ -32,11 +33,12 @@ def evaluate_run(folder: Path, data: DataConfig) -> Evaluation:
     left: how well entropy and mutual information tell these images from the run's own test images.
     """
     trained = load_model(folder)
-    own = load_data(trained.config)
-    if data.dataset == trained.config.data.dataset:
+    own = load_data(trained.config, data.data_dir)
+    check_unchanged(folder, own)
+    if _source(data.dataset) == _source(trained.config.data.dataset):
         metrics = _on_own(trained, own)
         return Evaluation(metrics, own.notes)
-    other = _load(trained, data)
+    other, seen = _without_training(_load(trained, data), own)
     known, notes = _known(other, trained.class_names)
     outside = trained.predict(other.test.images)
     metrics = {
@@ -45,7 +47,25 @@ def evaluate_run(folder: Path, data: DataConfig) -> Evaluation:
         **_strangeness(trained.predict(own.test.images), outside),
     }
     write_json(folder / "evaluations" / f"{_file_name(other.name)}.json", metrics)
-    return Evaluation(metrics, (*other.notes, *notes))
+    return Evaluation(metrics, (*other.notes, *seen, *notes))
+
+
+def _source(dataset: str) -> str:
+    """The name of a dataset, the same however its path is written."""
+    kind, colon, path = dataset.partition(":")
+    return f"{kind}:{Path(path).expanduser().resolve()}" if colon else kind
+
+
+def _without_training(other: Dataset, own: Dataset) -> tuple[Dataset, tuple[str, ...]]:
+    """`other` without the images that the run was trained on, and a sentence if there were such."""
+    trained_on = {image.tobytes() for image in own.train.images}
+    new = np.array([image.tobytes() not in trained_on for image in other.test.images])
+    if new.all():
+        return other, ()
+    if not new.any():
+        raise UsageError(f"the run was trained on every image of {other.name}; evaluate it on others")
+    kept = replace(other, test=Split(other.test.images[new], other.test.labels[new]))
+    return kept, (f"{(~new).sum()} images that the run was trained on are left out",)
 
 
 def _on_own(trained: TrainedModel, own: Dataset) -> dict[str, Any]:

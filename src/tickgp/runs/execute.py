@@ -3,131 +3,180 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 
-from tickgp.data.dataset import Dataset, Split
+from tickgp.data.dataset import Dataset
 from tickgp.evaluation.bound import dataset_elbo
-from tickgp.evaluation.handover import HeldOut
-from tickgp.evaluation.metrics import bootstrap, evaluate, top_error
-from tickgp.evaluation.metrics import nll as mean_nll
 from tickgp.gp.models import DeepGP
-from tickgp.gp.predict import predict
 from tickgp.gp.warm_start import warm_start
-from tickgp.runs.folder import append_history, load_data, manifest, read_history, write_history, write_json
+from tickgp.runs.events import Event, Finished, Note, Report, Stopped
+from tickgp.runs.folder import (
+    append_history,
+    check_free,
+    check_unchanged,
+    load_data,
+    prepare,
+    read_history,
+    read_json,
+    remove_leftovers,
+    write_history,
+    write_json,
+    write_manifest,
+)
+from tickgp.runs.judge import final_metrics, held_out, watch, watched_images
 from tickgp.runs.model_file import TrainedModel, load_model, save_model
 from tickgp.runs.report import write_report
 from tickgp.training.assemble import build_model, schedule
-from tickgp.training.checkpoint import load_checkpoint, save_checkpoint
+from tickgp.training.checkpoint import checkpoints, load_checkpoint, save_checkpoint
 from tickgp.training.config import Config
 from tickgp.training.loop import Progress, State, initial_state, train
 from tickgp.training.stopping import at_rest
 from tickgp.training.toml import read_config
 
 
-@dataclass(frozen=True)
-class Note:
-    """Something worth saying."""
+def execute(
+    folder: Path,
+    config: Config | None = None,
+    *,
+    overwrite: bool = False,
+    stop: Callable[[], bool] = lambda: False,
+    command: str = "",
+) -> Iterator[Event]:
+    """A new run with the settings `config`; without them the run in `folder`, from its latest good checkpoint.
 
-    text: str
-
-
-@dataclass(frozen=True)
-class Report:
-    """Where training stands: a line of metrics.jsonl."""
-
-    step: int
-    elbo: float
-    """Mean of the minibatch estimates since the last report, each for the whole dataset; NaN if no step succeeded."""
-    nll: float
-    """Of the watched held-out images."""
-    top1_error: float
-    """Of the watched held-out images."""
-    train_nll: float
-    """Of as many training images."""
-    seconds: float
-    """Of training so far, compilation and reports included."""
-
-
-@dataclass(frozen=True)
-class Stopped:
-    """Training ended before its last step, with a checkpoint."""
-
-    step: int
-
-
-@dataclass(frozen=True)
-class Finished:
-    """Training ended; the folder is complete."""
-
-    metrics: dict[str, Any]
-
-
-Event = Note | Report | Stopped | Finished
-
-
-def execute(folder: Path, *, stop: Callable[[], bool] = lambda: False, command: str = "") -> Iterator[Event]:
-    """Train as the folder's settings say, from its latest good checkpoint if it has one, to the end.
-
-    When `stop` says so, or after the settings' `max_seconds`, it ends early with a checkpoint.
+    When `stop` says so, or after the settings' `max_seconds`, it ends early with a checkpoint. Nothing is written, and
+    no old run overwritten, before the data are read and the model is built.
     """
-    began, config = time.monotonic(), read_config(folder / "config.toml")
-    data, settings = load_data(config), config.training
+    began, new = time.monotonic(), config is not None
+    if config is not None:
+        check_free(folder, overwrite=overwrite)
+    else:
+        config = read_config(folder / "config.toml")
+        yield from (Note(f"removed {name}, which was cut short") for name in remove_leftovers(folder))
+    data = load_data(config)
     yield from (Note(note) for note in data.notes)
-    model_key, training_key, elbo_key = jax.random.split(jax.random.key(config.seed), 3)
-    state, broken = _start(folder, config, data, model_key)
-    yield from (Note(f"passed over a broken checkpoint: {reason}") for reason in broken)
-    step = int(state.step)
-    history, watched = read_history(folder, last=step), _watched(config, data)
-    write_history(folder, history)
-    before = history[-1]["seconds"] if history else 0.0
-    for event in _training(config, data, state, history, stop, training_key):
-        state = event.state
-        if event.step % settings.report_every == 0:
-            (nll, error), (train_nll, _) = (_scores(config, state.model, split) for split in watched)
-            seconds = round(before + event.seconds, 3)
-            report = Report(event.step, event.elbo, nll, error, train_nll, seconds)
-            history.append({**asdict(report), "elbo": event.elbo if np.isfinite(event.elbo) else None})
-            append_history(folder, history[-1])
-            yield report
-        if event.step // settings.checkpoint_every > step // settings.checkpoint_every:
-            save_checkpoint(folder / "checkpoint", state)
-        step = event.step
-    save_checkpoint(folder / "checkpoint", state)
-    if step < settings.max_steps and not _rests(config, history):
-        yield Stopped(step)
+    if stop():
+        yield Stopped(0)
         return
-    if step < settings.max_steps:
-        yield Note(f"the ELBO came to rest: training ends after {step} of {settings.max_steps} steps")
-    bound = dataset_elbo(state.model, data.train.images, data.train.labels, key=elbo_key)
-    if not np.isfinite(bound):
-        raise ArithmeticError("the ELBO of the trained model is not finite; try a smaller learning rate, or float64")
-    trained = TrainedModel(state.model, config, data.class_names, data.train.images.shape[1:])
-    prediction = trained.predict(data.test.images)
-    p = np.asarray(prediction.probabilities, float)
-    trained = replace(trained, held_out=_held_out(trained, data, p))
-    save_model(folder, trained)
-    seconds = before + time.monotonic() - began
-    write_json(folder / "manifest.json", manifest(config, data, command, jax.devices()[0].device_kind, seconds))
-    metrics = _metrics(config, data, step, bound, p)
-    write_json(folder / "metrics.json", metrics)
-    write_report(folder, trained, data, prediction)
-    yield Finished(metrics)
+    model_key, training_key, elbo_key = jax.random.split(jax.random.key(config.seed), 3)
+    model = build_model(config.model, data.train.images, len(data.class_names), key=model_key)
+    if config.training.start_from is not None and (new or not checkpoints(folder / "checkpoint")):
+        model = _inherited(config.training.start_from, model, data, model_key)
+    if new:
+        prepare(config, folder, overwrite=overwrite)
+    check_unchanged(folder, data)
+    run = _Run(folder, config, data, command, began)
+    run.note_start()
+    state, broken = run.latest(initial_state(model))
+    yield from (Note(f"passed over a broken checkpoint: {reason}") for reason in broken)
+    if run.is_finished(state):
+        yield Finished(run.metrics())
+        return
+    state = yield from run.train(state, stop, training_key)
+    if run.has_ended(state):
+        yield Finished(run.finish(state, elbo_key))
+    else:
+        yield Stopped(int(state.step))
 
 
-def _start(folder: Path, config: Config, data: Dataset, key: jax.Array) -> tuple[State, list[str]]:
-    """The state to go on from, and what is broken."""
-    model = build_model(config.model, data.train.images, len(data.class_names), key=key)
-    if (folder / "checkpoint").is_dir():
-        return load_checkpoint(folder / "checkpoint", initial_state(model))
-    if config.training.start_from is not None:
-        model = _inherited(config.training.start_from, model, data, key)
-    return initial_state(model), []
+class _Run:
+    """A run while it is trained: its folder, and what has been reported of it."""
+
+    def __init__(self, folder: Path, config: Config, data: Dataset, command: str, began: float):
+        self.folder, self.config, self.data = folder, config, data
+        self.command, self.began = command, began
+        self.history: list[dict[str, Any]] = []
+        self.before = 0.0  # seconds of training before this process
+        self.watched = watched_images(config, data)
+
+    def latest(self, fresh: State) -> tuple[State, list[str]]:
+        """The state to go on from, and what is broken; reports after that state are taken back."""
+        state, broken = fresh, list[str]()
+        if checkpoints(self.folder / "checkpoint"):
+            state, broken = load_checkpoint(self.folder / "checkpoint", fresh)
+        self.history = read_history(self.folder, last=int(state.step))
+        write_history(self.folder, self.history)
+        self.before = self.history[-1]["seconds"] if self.history else 0.0
+        return state, broken
+
+    def train(self, state: State, stop: Callable[[], bool], key: jax.Array) -> Generator[Event, None, State]:
+        """Train to the end, or until `stop`; reports and checkpoints on the way, and a checkpoint at the end."""
+        settings, step = self.config.training, int(state.step)
+        jitter = float(state.model.jitter)
+        try:
+            for event in _training(self.config, self.data, state, self.history, stop, key):
+                state, due = event.state, event.step // settings.checkpoint_every > step // settings.checkpoint_every
+                step = event.step
+                if (raised := float(state.model.jitter)) > jitter:
+                    jitter = raised
+                    yield Note(f"Kuu came close to singular: the jitter is now {jitter:.0e}")
+                if step % settings.report_every == 0 or step == settings.max_steps:
+                    yield self.report(event, round(self.before + event.seconds, 3))
+                if due:
+                    save_checkpoint(self.folder / "checkpoint", state)
+        except GeneratorExit:  # whoever listens has gone: what was done is kept
+            save_checkpoint(self.folder / "checkpoint", state)
+            raise
+        save_checkpoint(self.folder / "checkpoint", state)
+        if step < settings.max_steps and self.has_ended(state):
+            yield Note(f"the ELBO came to rest: training ends after {step} of {settings.max_steps} steps")
+        return state
+
+    def report(self, event: Progress, seconds: float) -> Report:
+        """A line more of metrics.jsonl."""
+        model = event.state.model
+        (nll, error), (train_nll, _) = (watch(self.config, model, split) for split in self.watched)
+        report = Report(event.step, event.elbo, nll, error, train_nll, float(model.jitter), seconds)
+        self.history.append({**asdict(report), "elbo": event.elbo if np.isfinite(event.elbo) else None})
+        append_history(self.folder, self.history[-1])
+        return report
+
+    def has_ended(self, state: State) -> bool:
+        return int(state.step) >= self.config.training.max_steps or _rests(self.config, self.history)
+
+    def is_finished(self, state: State) -> bool:
+        """Whether nothing is left to do."""
+        done = all((self.folder / name).is_file() for name in ("metrics.json", "model.safetensors", "report.html"))
+        return done and self.has_ended(state) and self.metrics()["steps"] == int(state.step)
+
+    def metrics(self) -> dict[str, Any]:
+        return read_json(self.folder / "metrics.json")
+
+    def finish(self, state: State, key: jax.Array) -> dict[str, Any]:
+        """Judge the trained model and complete the folder; returns the content of metrics.json."""
+        if self.history and all(line["elbo"] is None for line in self.history):
+            raise ArithmeticError("not one step could be applied; try a smaller learning rate, or float64")
+        bound = dataset_elbo(state.model, self.data.train.images, self.data.train.labels, key=key)
+        if not np.isfinite(bound):
+            raise ArithmeticError(
+                "the ELBO of the trained model is not finite; try a smaller learning rate, or float64"
+            )
+        shape = self.data.train.images.shape[1:]
+        trained = TrainedModel(state.model, self.config, self.data.class_names, shape)
+        prediction = trained.predict(self.data.test.images)
+        p = np.asarray(prediction.probabilities, float)
+        trained = replace(trained, held_out=held_out(trained, self.data, p))
+        save_model(self.folder, trained)
+        self.write_manifest(self.before + time.monotonic() - self.began)
+        metrics = final_metrics(self.config, self.data, int(state.step), bound, p)
+        write_json(self.folder / "metrics.json", metrics)
+        write_report(self.folder, trained, self.data, prediction)
+        return metrics
+
+    def note_start(self) -> None:
+        """The manifest from the first moment on: it says which data the run is about."""
+        if not (self.folder / "manifest.json").is_file():
+            self.write_manifest(0.0)
+
+    def write_manifest(self, seconds: float) -> None:
+        device = jax.devices()[0].device_kind
+        write_manifest(self.folder, self.config, self.data, self.command, device, seconds)
 
 
 def _inherited(folder: Path, fresh: DeepGP, data: Dataset, key: jax.Array) -> DeepGP:
@@ -176,39 +225,3 @@ def _rests(config: Config, history: list[dict[str, Any]]) -> bool:
     patience = config.training.patience
     elbos = [line["elbo"] for line in history]
     return patience is not None and at_rest(elbos, patience // config.training.report_every)
-
-
-def _watched(config: Config, data: Dataset) -> tuple[Split, Split]:
-    """A few held-out images and a few of training, of all classes: those of a folder lie class by class."""
-    rng, number = np.random.default_rng(config.seed), config.training.watched_images
-
-    def some(split: Split) -> Split:
-        few = rng.permutation(len(split))[:number]
-        return Split(split.images[few], split.labels[few])
-
-    return some(data.validation or data.test), some(data.train)
-
-
-def _scores(config: Config, model: DeepGP, watched: Split) -> tuple[float, float]:
-    """NLL and error, from few draws where draws are dear."""
-    samples = config.prediction_samples if len(model.layers) == 1 else min(10, config.prediction_samples)
-    p = predict(model, watched.images, key=jax.random.key(config.seed), num_samples=samples).probabilities
-    return mean_nll(p, watched.labels), top_error(p, watched.labels)
-
-
-def _held_out(trained: TrainedModel, data: Dataset, test_probabilities: np.ndarray) -> HeldOut:
-    if data.validation is None:
-        return HeldOut.of("test", test_probabilities, data.test.labels)
-    return HeldOut.of("validation", trained.predict(data.validation.images).probabilities, data.validation.labels)
-
-
-def _metrics(config: Config, data: Dataset, steps: int, bound: float, p: np.ndarray) -> dict[str, Any]:
-    """The content of metrics.json."""
-    return {
-        "model": config.model.name,
-        "dataset": data.name,
-        "steps": steps,
-        "elbo": bound,
-        "test": evaluate(p, data.test.labels),
-        "interval": bootstrap(p, data.test.labels, seed=config.seed),
-    }

@@ -24,33 +24,63 @@ from typing import Any
 
 import tickgp
 from tickgp.data.dataset import Dataset, load_dataset
+from tickgp.errors import UsageError
 from tickgp.training.config import Config
 from tickgp.training.tensors import write_whole
-from tickgp.training.toml import format_config
+from tickgp.training.toml import format_config, read_config
 
 _LIBRARIES = ("jax", "jaxlib", "equinox", "optax", "numpy")
 
 
+_FILES = ("config.toml", "metrics.jsonl", "metrics.json", "model.safetensors", "manifest.json", "report.html")
+_FOLDERS = ("checkpoint", "evaluations", "tensorboard")
+
+
+def check_free(folder: Path, *, overwrite: bool = False) -> None:
+    """A folder for a new run must be empty, or hold a run that may be overwritten."""
+    if folder.exists() and not folder.is_dir():
+        raise UsageError(f"{folder} is a file; give another --out")
+    if not folder.exists() or not any(folder.iterdir()):
+        return
+    if not _holds_run(folder):
+        raise UsageError(f"{folder} is not empty and holds no run, so nothing is written there; give another --out")
+    if not overwrite:
+        raise UsageError(f"{folder} holds a run; give another --out, --overwrite it, or continue it: --resume {folder}")
+
+
 def prepare(config: Config, folder: Path, *, overwrite: bool = False) -> None:
-    """A new folder for a run with these settings; one that holds a run is refused."""
-    if folder.exists() and {path.name for path in folder.iterdir()} - {"config.toml"}:
-        if not overwrite:
-            raise ValueError(
-                f"{folder} is not empty; give another --out, --overwrite it, or continue it with --resume {folder}"
-            )
-        if not (folder / "config.toml").is_file():
-            raise ValueError(f"{folder} holds no run, so it is not overwritten; give another --out")
-        shutil.rmtree(folder)
+    """A new folder for a run with these settings, in place of the run that it holds, if that may be."""
+    check_free(folder, overwrite=overwrite)
     folder.mkdir(parents=True, exist_ok=True)
+    for name in _FOLDERS:
+        shutil.rmtree(folder / name, ignore_errors=True)
+    for name in _FILES:
+        (folder / name).unlink(missing_ok=True)
     write_whole(folder / "config.toml", format_config(config).encode())
 
 
-def load_data(config: Config) -> Dataset:
-    """The images that the settings name."""
+def _holds_run(folder: Path) -> bool:
+    try:
+        read_config(folder / "config.toml")
+    except ValueError:
+        return False
+    return True
+
+
+def remove_leftovers(folder: Path) -> list[str]:
+    """Files that a killed run was writing are removed; returns their names."""
+    found = [*folder.glob(".*.tmp"), *(folder / "checkpoint").glob(".*.tmp")]
+    for path in found:
+        path.unlink(missing_ok=True)
+    return [path.name for path in found]
+
+
+def load_data(config: Config, data_dir: Path | None = None) -> Dataset:
+    """The images that the settings name; `data_dir` stands in for the data folder that they name."""
     settings = config.data
     return load_dataset(
         settings.dataset,
-        data_dir=settings.data_dir,
+        data_dir=data_dir or settings.data_dir,
         image_size=settings.image_size,
         grey=settings.grey,
         skip_bad_images=settings.skip_bad_images,
@@ -61,6 +91,16 @@ def load_data(config: Config) -> Dataset:
         test_images=settings.test_images,
         seed=config.seed,
     )
+
+
+def check_unchanged(folder: Path, data: Dataset) -> None:
+    """A run is about the images that it was begun with."""
+    path = folder / "manifest.json"
+    if path.is_file() and read_json(path)["dataset"]["sha256"] != data.sha256():
+        raise ValueError(
+            f"{data.name} is no longer what {folder} was trained on: images or labels have changed; restore them, or "
+            "train anew"
+        )
 
 
 def read_history(folder: Path, last: int = sys.maxsize) -> list[dict[str, Any]]:
@@ -100,15 +140,19 @@ def write_json(path: Path, content: dict[str, Any]) -> None:
     write_whole(path, (json.dumps(content, indent=2) + "\n").encode())
 
 
-def manifest(config: Config, data: Dataset, command: str, device: str, seconds: float) -> dict[str, Any]:
-    """How a run was made."""
-    return {
-        "command": command,
+def write_manifest(folder: Path, config: Config, data: Dataset, command: str, device: str, seconds: float) -> None:
+    """How a run was made. The command is the one that began it."""
+    path = folder / "manifest.json"
+    first = read_json(path)["command"] if path.is_file() else command
+    content = {
+        "command": first,
         "seed": config.seed,
         "dataset": {"name": data.name, "sha256": data.sha256()},
+        "notes": list(data.notes),
         "seconds": round(seconds, 1),
         **machine(device),
     }
+    write_json(path, content)
 
 
 def machine(device: str) -> dict[str, Any]:

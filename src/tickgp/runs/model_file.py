@@ -80,9 +80,9 @@ def load_model(folder: Path) -> TrainedModel:
     return TrainedModel(model, config, class_names, image_shape, _held_out(json.loads(words["hand_over"])))
 
 
-def is_float64(folder: Path) -> bool:
-    """Whether the model in this folder was trained in double precision."""
-    return _read_words(folder)[2].model.float64
+def load_config(folder: Path) -> Config:
+    """The settings that the model in this folder was trained with."""
+    return _read_words(folder)[2]
 
 
 def _read_words(folder: Path) -> tuple[Path, dict[str, str], Config]:

@@ -29,8 +29,8 @@ class Answer:
     """Of the class probabilities, in nats: 0 when the model is certain."""
     mutual_information: float
     """The part of the entropy that comes from what the model does not know."""
-    hand_over: bool | None
-    """Whether a person should decide; None when no threshold could be chosen."""
+    hand_over: bool
+    """Whether a person should decide: also when no threshold could be chosen, for then nothing is promised."""
     probabilities: dict[str, float]
 
 
@@ -39,8 +39,8 @@ def predict_files(
 ) -> tuple[list[Answer], list[str]]:
     """An answer for each image file, and a sentence for each that could not be read and was left out.
 
-    Images below the confidence `threshold` are for a person. Each is turned upright, cropped to the shape of the
-    training images, scaled to their size, and made grey or coloured as they were.
+    Images below the confidence `threshold` are for a person; without a threshold all are. Each is turned upright,
+    cropped to the shape of the training images, scaled to their size, and made grey or coloured as they were.
     """
     if trained.image_shape[:2] == (1, 1) or trained.image_shape[2] not in (1, 3):
         shape = "×".join(map(str, trained.image_shape))
@@ -83,7 +83,7 @@ def _answers(trained: TrainedModel, images: np.ndarray, names: list[str], thresh
     prediction = trained.predict(images)
     p = np.asarray(prediction.probabilities, float)
     best, confidence = p.argmax(axis=1), p.max(axis=1)
-    person = [None] * len(p) if threshold is None else hand_over(confidence, threshold).tolist()
+    person = [True] * len(p) if threshold is None else hand_over(confidence, threshold).tolist()
     return [
         Answer(
             file=name,

@@ -7,15 +7,16 @@ from pathlib import Path
 from tickgp.data.dataset import Dataset
 from tickgp.evaluation.report import ReportContents, render
 from tickgp.gp.predict import Prediction
-from tickgp.runs.folder import load_data, read_history, read_json
+from tickgp.runs.folder import check_unchanged, load_data, read_history, read_json
 from tickgp.runs.model_file import TrainedModel, load_model
 from tickgp.training.tensors import write_whole
 
 
-def make_report(folder: Path) -> Path:
+def make_report(folder: Path, data_dir: Path | None = None) -> Path:
     """The report of a finished run, made anew; returns its path."""
     trained = load_model(folder)
-    data = load_data(trained.config)
+    data = load_data(trained.config, data_dir)
+    check_unchanged(folder, data)
     return write_report(folder, trained, data, trained.predict(data.test.images))
 
 

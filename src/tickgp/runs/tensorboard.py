@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tickgp.runs.execute import Report
+from tickgp.runs.events import Report
 
 
 def tensorboard_writer(folder: Path) -> Callable[[Report], None]:

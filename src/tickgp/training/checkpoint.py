@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from tickgp.training.tensors import load_tree, save_tree
 
 KEPT = 2
 
 
+@runtime_checkable
 class Stepped(Protocol):
     """A state of training: a tree of arrays, one of them the number of its step."""
 

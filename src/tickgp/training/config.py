@@ -8,6 +8,8 @@ from typing import Annotated, Literal
 
 import tyro
 
+from tickgp.errors import UsageError
+
 ModelName = Literal["se", "conv", "tick", "deep-se", "deep-conv", "deep-tick"]
 
 _DEEP_PATCHES = ("deep-conv", "deep-tick")
@@ -50,8 +52,10 @@ class DataConfig:
     on the test images."""
 
     def __post_init__(self) -> None:
+        if not 0 < self.test_share < 1:
+            raise UsageError(f"test-share {self.test_share} was given; it must be above 0 and below 1")
         if not 0 <= self.validation_share < 1:
-            raise ValueError(f"validation-share {self.validation_share} was given; it must be at least 0 and below 1")
+            raise UsageError(f"validation-share {self.validation_share} was given; it must be at least 0 and below 1")
 
 
 @dataclass(frozen=True)
@@ -109,10 +113,24 @@ class ModelConfig:
     """Compute in double precision."""
 
     def __post_init__(self) -> None:
+        _check_positive(
+            depth=self.depth,
+            patch_size=self.patch_size,
+            stride=self.stride,
+            hidden_stride=self.hidden_stride,
+            channels=self.channels,
+            width=self.width,
+            num_inducing=self.num_inducing,
+            location_lengthscale=self.location_lengthscale,
+            variance=self.variance,
+            lengthscale=self.lengthscale,
+            hidden_variance=self.hidden_variance,
+            hidden_lengthscale=self.hidden_lengthscale,
+        )
         for setting in fields(self):
             value, models = getattr(self, setting.name), _ONLY_FOR.get(setting.name)
             if models is not None and value != setting.default and self.name not in models:
-                raise ValueError(
+                raise UsageError(
                     f"{setting.name.replace('_', '-')} {value} was given for the model {self.name}, which has no such "
                     f"thing; leave it out, or use {' or '.join(models)}"
                 )
@@ -149,11 +167,12 @@ class TrainingConfig:
     watched_images: int = 256
     """Held-out images, and training images, whose NLL stands in each of these lines."""
     checkpoint_every: int = 500
-    """Steps from one checkpoint to the next."""
+    """Steps from one checkpoint to the next; each is made at the report that follows."""
 
     def __post_init__(self) -> None:
         _check_positive(
             max_steps=self.max_steps,
+            max_seconds=self.max_seconds,
             batch_size=self.batch_size,
             learning_rate=self.learning_rate,
             decay_steps=self.decay_steps,
@@ -164,9 +183,9 @@ class TrainingConfig:
             checkpoint_every=self.checkpoint_every,
         )
         if self.natural_gradients is not None and not 0 < self.natural_gradients <= 1:
-            raise ValueError(f"natural-gradients {self.natural_gradients} was given; it must be above 0 and at most 1")
+            raise UsageError(f"natural-gradients {self.natural_gradients} was given; it must be above 0 and at most 1")
         if self.patience is not None and self.patience < self.report_every:
-            raise ValueError(
+            raise UsageError(
                 f"patience {self.patience} was given; it must be at least the {self.report_every} steps of report-every"
             )
 
@@ -189,12 +208,14 @@ class Config:
 
     def __post_init__(self) -> None:
         _check_positive(prediction_samples=self.prediction_samples)
+        if self.seed < 0:
+            raise UsageError(f"seed {self.seed} was given; it must be at least 0")
         for name, share in {"max-error": self.max_error, "confidence": self.confidence}.items():
             if not 0 < share < 1:
-                raise ValueError(f"{name} {share} was given; it must be above 0 and below 1")
+                raise UsageError(f"{name} {share} was given; it must be above 0 and below 1")
 
 
-def _check_positive(**numbers: int | float) -> None:
+def _check_positive(**numbers: int | float | None) -> None:
     for name, number in numbers.items():
-        if not number > 0:
-            raise ValueError(f"{name.replace('_', '-')} {number} was given; it must be above 0")
+        if number is not None and not number > 0:
+            raise UsageError(f"{name.replace('_', '-')} {number} was given; it must be above 0")

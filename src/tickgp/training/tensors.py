@@ -27,6 +27,11 @@ def write_whole(path: Path, content: bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
+    except OSError as error:
+        raise OSError(
+            f"{path} cannot be written ({error.strerror}, {len(content):,} bytes); make room, or use another folder: "
+            "all that was written before is whole"
+        ) from error
     finally:
         temporary.unlink(missing_ok=True)
 

@@ -1,0 +1,49 @@
+"""What a run says of itself while it is made."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Note:
+    """Something worth saying."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Report:
+    """Where training stands: a line of metrics.jsonl."""
+
+    step: int
+    elbo: float
+    """Mean of the minibatch estimates since the last report, each for the whole dataset; NaN if no step succeeded."""
+    nll: float
+    """Of the watched held-out images."""
+    top1_error: float
+    """Of the watched held-out images."""
+    train_nll: float
+    """Of as many training images."""
+    jitter: float
+    """As it is now: training raises it when Kuu comes close to singular."""
+    seconds: float
+    """Of training so far, compilation and reports included."""
+
+
+@dataclass(frozen=True)
+class Stopped:
+    """Training ended before its last step, with a checkpoint."""
+
+    step: int
+
+
+@dataclass(frozen=True)
+class Finished:
+    """Training ended; the folder is complete."""
+
+    metrics: dict[str, Any]
+
+
+Event = Note | Report | Stopped | Finished

@@ -1,0 +1,52 @@
+"""How good a model is: in passing while it is trained, and in full at the end."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+
+from tickgp.data.dataset import Dataset, Split
+from tickgp.evaluation.handover import HeldOut
+from tickgp.evaluation.metrics import bootstrap, evaluate, nll, top_error
+from tickgp.gp.models import DeepGP
+from tickgp.gp.predict import predict
+from tickgp.runs.model_file import TrainedModel
+from tickgp.training.config import Config
+
+
+def watched_images(config: Config, data: Dataset) -> tuple[Split, Split]:
+    """A few held-out images and a few of training, of all classes: those of a folder lie class by class."""
+    rng, number = np.random.default_rng(config.seed), config.training.watched_images
+
+    def some(split: Split) -> Split:
+        few = rng.permutation(len(split))[:number]
+        return Split(split.images[few], split.labels[few])
+
+    return some(data.validation or data.test), some(data.train)
+
+
+def watch(config: Config, model: DeepGP, watched: Split) -> tuple[float, float]:
+    """NLL and error, from few draws where draws are dear."""
+    samples = config.prediction_samples if len(model.layers) == 1 else min(10, config.prediction_samples)
+    p = predict(model, watched.images, key=jax.random.key(config.seed), num_samples=samples).probabilities
+    return nll(p, watched.labels), top_error(p, watched.labels)
+
+
+def held_out(trained: TrainedModel, data: Dataset, test_probabilities: np.ndarray) -> HeldOut:
+    if data.validation is None:
+        return HeldOut.of("test", test_probabilities, data.test.labels)
+    return HeldOut.of("validation", trained.predict(data.validation.images).probabilities, data.validation.labels)
+
+
+def final_metrics(config: Config, data: Dataset, steps: int, bound: float, p: np.ndarray) -> dict[str, Any]:
+    """The content of metrics.json."""
+    return {
+        "model": config.model.name,
+        "dataset": data.name,
+        "steps": steps,
+        "elbo": bound,
+        "test": evaluate(p, data.test.labels),
+        "interval": bootstrap(p, data.test.labels, seed=config.seed),
+    }
