@@ -71,7 +71,7 @@ def test_over_and_underconfidence(said, right, verdict):
 
 
 def levels(*parts):
-    """Confidences and outcomes: of parts (said, hits, n), each n images with the confidence `said`, `hits` of them right."""
+    """Confidences and outcomes of parts (said, hits, n): n images of the confidence `said`, `hits` of them right."""
     confidence = np.concatenate([np.full(n, said) for said, _, n in parts])
     return confidence, np.concatenate([np.arange(n) < hits for _, hits, n in parts])
 

@@ -34,7 +34,7 @@ def is_done(results: Path, scale: Scale, cell: Cell) -> bool:
 
 
 def _agree(old: dict[str, Any], new: dict[str, Any]) -> bool:
-    """Whether all that the old settings say still holds; what they do not say came later, and was as it is by default."""
+    """Whether all that the old settings say still holds; what they do not say came later, and was at its default."""
     return all(
         name in new and (_agree(value, new[name]) if isinstance(value, dict) else value == new[name])
         for name, value in old.items()
