@@ -17,9 +17,12 @@ def tensorboard_writer(folder: Path) -> Callable[[Report], None]:
         raise ValueError(
             "--tensorboard needs tensorboardX; install it with: pip install 'tickgp[tensorboard]'"
         ) from None
-    writer: Any = SummaryWriter(str(folder / "tensorboard"))
+    writer: Any = None
 
     def write(report: Report) -> None:
+        nonlocal writer
+        # Not before there is something to write: until then the folder may be another run's.
+        writer = writer or SummaryWriter(str(folder / "tensorboard"))
         curves = {"elbo": report.elbo, "held_out/nll": report.nll, "held_out/error": report.top1_error}
         for name, value in curves.items():
             writer.add_scalar(name, value, report.step)
