@@ -25,7 +25,9 @@ def fitting_batch(model: DeepGP, images: np.ndarray) -> int:
     """
     leaves, structure = jax.tree.flatten(model)
     arrays = tuple((leaf.shape, leaf.dtype) for leaf in leaves)
-    largest = _largest_array(structure, arrays, (USUAL_BATCH, *images.shape[1:]), images.dtype)
+    largest = _largest_array(
+        structure, arrays, (USUAL_BATCH, *images.shape[1:]), jax.dtypes.canonicalize_dtype(images.dtype)
+    )
     halvings = max(0, math.ceil(math.log2(largest / LARGEST_ARRAY)))
     return max(1, USUAL_BATCH >> halvings)
 
