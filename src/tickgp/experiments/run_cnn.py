@@ -7,7 +7,7 @@ logits divided by a temperature that is chosen on the validation images.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -43,8 +43,8 @@ def train_cnn_cell(cell: Cell, folder: Path, data_dir: Path | None, stop: Callab
         state, step = event.state, event.step
         if step % settings.report_every == 0:
             report = _report(settings, data, event, before)
-            append_history(folder, report)
-            yield Report(**report)
+            append_history(folder, {**asdict(report), "elbo": None, "jitter": None})
+            yield report
             save_checkpoint(folder / "checkpoint", state)
     save_checkpoint(folder / "checkpoint", state)
     yield Finished({}) if step >= settings.max_steps else Stopped(step)
@@ -119,18 +119,20 @@ def _training(settings: CnnConfig, data: Dataset, state: CNNState, stop: Callabl
     )
 
 
-def _report(settings: CnnConfig, data: Dataset, event: CNNProgress, before: float) -> dict[str, Any]:
+def _report(settings: CnnConfig, data: Dataset, event: CNNProgress, before: float) -> Report:
+    """Where training stands; a CNN has no ELBO and no jitter."""
     model = event.state.model
     train, test = (_first(split, settings.watched_images) for split in (data.train, data.test))
     p = {name: _dropout(settings, model, split) for name, split in {"train": train, "test": test}.items()}
-    return {
-        "step": event.step,
-        "elbo": float("nan"),
-        "nll": nll(p["test"], test.labels),
-        "top1_error": top_error(p["test"], test.labels),
-        "train_nll": nll(p["train"], train.labels),
-        "seconds": round(before + event.seconds, 3),
-    }
+    return Report(
+        step=event.step,
+        elbo=float("nan"),
+        nll=nll(p["test"], test.labels),
+        top1_error=top_error(p["test"], test.labels),
+        train_nll=nll(p["train"], train.labels),
+        jitter=float("nan"),
+        seconds=round(before + event.seconds, 3),
+    )
 
 
 def _first(split: Split, number: int) -> Split:
