@@ -14,6 +14,7 @@ NAME = "predictions.safetensors"
 
 def save_predictions(folder: Path, probabilities: Mapping[str, np.ndarray]) -> None:
     """Arrays (N, K), named by dataset and kind of prediction: `test/100`, `semeion/dropout`."""
+    folder.mkdir(parents=True, exist_ok=True)
     save_tree(folder / NAME, {name: p.astype(np.float32) for name, p in probabilities.items()})
 
 
