@@ -1,4 +1,4 @@
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -45,8 +45,3 @@ def test_wrong_settings_are_refused_by_name(text, words):
 def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(ValueError, match=r"there is no settings file .*nothing.toml"):
         read_config(tmp_path / "nothing.toml")
-
-
-@pytest.mark.parametrize("section", [Config, DataConfig, ModelConfig, TrainingConfig])
-def test_every_setting_has_a_default(section):
-    assert section() == section(**{f.name: getattr(section(), f.name) for f in fields(section)})

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -84,3 +85,8 @@ def data_table() -> Table:
 
 def _title(words: str) -> Text:
     return Text(words, style="table.title")
+
+
+def say(console: Console, text: str) -> None:
+    """A sentence as it is, whatever stands in it."""
+    console.print(text, highlight=False, soft_wrap=True, markup=False)

@@ -16,7 +16,7 @@ from rich.console import Console
 from tickgp.cli.device import Device, set_up
 from tickgp.cli.progress import progress
 from tickgp.cli.signals import stop_on_signal
-from tickgp.cli.tables import metrics_table
+from tickgp.cli.tables import metrics_table, say
 from tickgp.errors import UsageError
 from tickgp.training.config import Config
 
@@ -96,13 +96,13 @@ def _train(options: TrainOptions, before: Config) -> None:
     if isinstance(ended, int):
         if options.json:
             print(json.dumps({"stopped": ended, "run": str(folder)}))
-        _say(console, f"stopped at step {ended}; continue with: tickgp train --resume {folder}")
+        say(console, f"stopped at step {ended}; continue with: tickgp train --resume {folder}")
         sys.exit(130 if stopping() else 0)
     if options.json:
         print(json.dumps(ended))
         return
     console.print(metrics_table(title, ended))
-    _say(console, f"the report is {folder / 'report.html'}")
+    say(console, f"the report is {folder / 'report.html'}")
 
 
 def _follow(events: Iterator[Event], show: Callable[[Report], Any], console: Console) -> int | dict[str, Any]:
@@ -118,12 +118,8 @@ def _follow(events: Iterator[Event], show: Callable[[Report], Any], console: Con
             case Stopped():
                 return event.step
             case _:
-                _say(console, event.text)
+                say(console, event.text)
     raise AssertionError("a run ends by saying how")
-
-
-def _say(console: Console, text: str) -> None:
-    console.print(text, highlight=False, soft_wrap=True, markup=False)
 
 
 def _tensorboard(folder: Path) -> Callable[[Report], None]:

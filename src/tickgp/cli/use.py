@@ -19,6 +19,7 @@ from tickgp.cli.tables import (
     comparison_table,
     data_table,
     metrics_table,
+    say,
     strangeness_table,
 )
 from tickgp.errors import UsageError
@@ -56,7 +57,7 @@ def evaluate(
     evaluation = evaluate_run(run, options)
     metrics, console = evaluation.metrics, _console(json)
     for note in evaluation.notes:
-        _say(console, note)
+        say(console, note)
     if json:
         print(json_module.dumps(metrics))
         return
@@ -95,7 +96,7 @@ def predict(
     level = None if isinstance(threshold, str) else threshold.threshold
     answers, problems = predict_files(trained, files, threshold=level, skip_bad_images=skip_bad_images)
     for problem in problems:
-        _say(console, f"left out: {problem}")
+        say(console, f"left out: {problem}")
     if json:
         chosen = {"threshold": None, "reason": threshold} if isinstance(threshold, str) else asdict(threshold)
         print(json_module.dumps({"images": [asdict(answer) for answer in answers], "hand_over": chosen}))
@@ -103,7 +104,7 @@ def predict(
         _print_csv(answers)
     else:
         console.print(answers_table(answers))
-        _say(console, _promise(threshold, answers))
+        say(console, _promise(threshold, answers))
 
 
 def compare(
@@ -120,7 +121,7 @@ def compare(
         return
     console.print(comparison_table(compared))
     if any(run.elbo is None for run in compared):
-        _say(console, NO_ELBO)
+        say(console, NO_ELBO)
 
 
 def info(run: Run, /, json: Json = False) -> None:
@@ -154,7 +155,7 @@ def report(
     if json:
         print(json_module.dumps({"report": str(path)}))
     else:
-        _say(_console(False), f"the report is {path}")
+        say(_console(False), f"the report is {path}")
 
 
 def data(json: Json = False) -> None:
@@ -177,10 +178,6 @@ def _compute_like(run: Path, device: Device) -> None:
 def _console(machine: bool) -> Console:
     """Where to talk to a person: not on standard output, when that is read by a machine."""
     return Console(stderr=machine)
-
-
-def _say(console: Console, text: str) -> None:
-    console.print(text, highlight=False, soft_wrap=True, markup=False)
 
 
 def _threshold(trained: TrainedModel, max_error: float | None, confidence: float | None) -> Threshold | str:
