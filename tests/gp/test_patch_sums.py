@@ -1,11 +1,11 @@
-"""Sums over patches in groups of images: values and gradients of the plain sums, whatever the groups."""
+"""Sums over patches: values and gradients of the plain sums, in groups of images and by fused kernels."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tickgp.gp import patch_sums
+from tickgp.gp import patch_sums, patch_sums_gpu, patch_sums_groups
 from tickgp.gp.convolution import PatchResponse
 from tickgp.gp.kernels import Matern12, Matern32, Matern52, SquaredExponential
 from tickgp.gp.patches import Located
@@ -13,7 +13,17 @@ from tickgp.gp.patches import Located
 N, P, M, E = 6, 5, 4, 7
 KERNELS = {kernel.__name__: kernel for kernel in (SquaredExponential, Matern12, Matern32, Matern52)}
 each_kernel = pytest.mark.parametrize("name", KERNELS)
-in_groups = pytest.mark.parametrize("at_once", [2 * M * P, 10**6])
+
+
+@pytest.fixture(params=["small groups", "one group", "fused"])
+def way(request, monkeypatch):
+    """Fused kernels are run by an interpreter, with tiles that divide neither M nor P."""
+    if request.param == "fused":
+        monkeypatch.setattr(patch_sums, "_way", lambda x: patch_sums_gpu)
+        for name, value in {"INTERPRET": True, "INDUCING": 3, "PATCHES": 2, "TILES": 13}.items():
+            monkeypatch.setattr(patch_sums_gpu, name, value)
+    else:
+        monkeypatch.setitem(patch_sums_groups.AT_ONCE, "cpu", 2 * M * P if request.param == "small groups" else 10**6)
 
 
 def problem(name, ard):
@@ -41,19 +51,15 @@ def assert_same_with_gradients(plain, fused, arguments, seed):
         np.testing.assert_allclose(b, a, rtol=1e-9, atol=1e-9)
 
 
-@in_groups
 @each_kernel
-def test_cross_sums(name, at_once, float64, monkeypatch):
+def test_cross_sums(name, float64, way):
     """Matérn-5/2 with a lengthscale for each pixel."""
-    monkeypatch.setitem(patch_sums.AT_ONCE, "cpu", at_once)
     arguments = problem(name, ard=name == "Matern52")
     assert_same_with_gradients(plain_cross, lambda r, *rest: r.cross_sums(*rest), arguments, 1)
 
 
-@in_groups
 @each_kernel
-def test_self_sums(name, at_once, float64, monkeypatch):
-    monkeypatch.setitem(patch_sums.AT_ONCE, "cpu", at_once)
+def test_self_sums(name, float64, way):
     response, _, *rest = problem(name, False)
     assert_same_with_gradients(plain_self, lambda r, *a: r.self_sums(*a), (response, *rest), 2)
 
@@ -84,6 +90,6 @@ def test_far_from_the_origin_single_precision_keeps_its_digits():
 
 def test_the_largest_divisor_that_fits():
     sizes = [
-        patch_sums._group_size(N, per_image) for N, per_image in ((64, 2**14), (64, 2**20), (60, 2**12), (7, 2**15))
+        patch_sums_groups._group_size(N, per_image) for N, per_image in ((64, 2**14), (64, 2**20), (60, 2**12), (7, 2**15))
     ]
     assert sizes == [4, 1, 15, 1]

@@ -155,7 +155,8 @@ def _deep(dataset: str, kernel: Kernel, depth: int, scale: Scale) -> Config:
                 max_steps=60_000, decay_steps=10_000.0, report_every=2000, checkpoint_every=2000, **decay
             )
         case "smoke":
-            model = ModelConfig(name=name, depth=depth, num_inducing=20, channels=3, stride=4, **places)
+            sizes: dict[str, Any] = {"num_inducing": 20, "channels": 3, "patch_size": 3, "stride": 2, "hidden_stride": 2}
+            model = ModelConfig(name=name, depth=depth, **sizes, **places)
             training = _SMOKE
     return Config(data=_data(dataset, scale), model=model, training=training)
 

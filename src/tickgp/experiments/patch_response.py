@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from tickgp.gp.convolution import Convolutional, MultiOutputConvolutional
-from tickgp.gp.linalg import cholesky, einsum
+from tickgp.gp.linalg import add_diagonal, einsum
 from tickgp.gp.models import DeepGP
 from tickgp.gp.multioutput import Shared
 from tickgp.gp.variational import SparseGP, joint
@@ -40,6 +40,6 @@ def _deviations(
 ) -> Float[Array, "N S P"]:
     """Root · noise, of the first latent."""
     covariance = joint(gp, x, jitter).latent_covariance[0]
-    root = cholesky(covariance, 10 * jitter * jnp.mean(gp.kernel.Kff(x)[0], axis=-1))
+    root = jnp.linalg.cholesky(add_diagonal(covariance, 10 * jitter * jnp.mean(gp.kernel.Kff(x)[0], axis=-1)))
     noise = jax.random.normal(key, (len(x), num_samples, covariance.shape[-1]))
     return einsum("npq,nsq->nsp", root, noise)

@@ -40,9 +40,9 @@ class PatchResponse(eqx.Module):
         if not isinstance(self.patch, AbstractStationary):
             one_image = lambda x: matmul(self(Z, Located(x, places)), w)
             return jax.vmap(one_image, out_axes=1)(patches)
-        z, x = _scaled(self.patch, Z.patch, patches)
+        scale, z, x = _scaled(self.patch, Z.patch, patches)
         location = jnp.ones((len(z), 1)) if self.location is None else self.location(_place(Z), places)
-        return cross_sums(self.patch.correlation, self.patch.variance.value * location * w, z, x)
+        return cross_sums(self.patch.correlation, scale, self.patch.variance.value * location * w, z, x)
 
     def self_sums(
         self, patches: Float[Array, "N P E"], places: Float[Array, "P 2"], w: Float[Array, " P"]
@@ -51,15 +51,20 @@ class PatchResponse(eqx.Module):
         if not isinstance(self.patch, AbstractStationary):
             one_image = lambda x: einsum("p,pq,q->", w, self(Located(x, places), Located(x, places)), w)
             return jax.vmap(one_image)(patches)
-        (x,) = _scaled(self.patch, patches)
+        scale, x = _scaled(self.patch, patches)
         location = 1.0 if self.location is None else self.location(places, places)
-        return self_sums(self.patch.correlation, self.patch.variance.value * location * w[:, None] * w, x)
+        return self_sums(self.patch.correlation, scale, self.patch.variance.value * location * w[:, None] * w, x)
 
 
 def _scaled(kernel: AbstractStationary, *arrays: Float[Array, "..."]) -> list[Float[Array, "..."]]:
-    """In units of the lengthscale, and moved by the mean of the first: far from the origin distances lose digits."""
+    """What distances are multiplied by, and the arrays moved by the mean of the first: far from the origin distances
+    lose digits. Where every dimension has its lengthscale, the arrays are in units of it.
+    """
     centre = jax.lax.stop_gradient(jnp.mean(arrays[0], axis=tuple(range(arrays[0].ndim - 1))))
-    return [(array - centre) / kernel.lengthscale.value for array in arrays]
+    moved, lengthscale = [array - centre for array in arrays], kernel.lengthscale.value
+    if lengthscale.ndim:
+        return [jnp.ones(()), *(array / lengthscale for array in moved)]
+    return [lengthscale**-2, *moved]
 
 
 def _place(located: Located) -> Float[Array, "T 2"]:

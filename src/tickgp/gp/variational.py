@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from tickgp.gp.linalg import cholesky, einsum, matmul, solve_lower
+from tickgp.gp.linalg import add_diagonal, einsum, matmul, rounded_matmul, whiten
 from tickgp.gp.multioutput import AbstractMultiOutput, Inducing
 from tickgp.gp.params import Positive, Real, Triangular
 
@@ -48,7 +48,7 @@ class FullRank(AbstractVariational):
     q_sqrt: Triangular
 
     def spread(self, a: Float[Array, "M T"]) -> Float[Array, "M T"]:
-        return matmul(self.q_sqrt.value.T, a)
+        return rounded_matmul(self.q_sqrt.value.T, a)
 
     def draw(self, noise: Float[Array, " M"]) -> Float[Array, " M"]:
         return self.q_mu.value + matmul(self.q_sqrt.value, noise)
@@ -149,10 +149,10 @@ def kl(q: AbstractVariational) -> Float[Array, ""]:
     return jnp.sum(jax.vmap(lambda latent: latent.kl())(q))
 
 
-def inducing_factor(gp: SparseGP, jitter: Float[Array, ""]) -> Float[Array, "J M M"]:
-    """Lu: the Cholesky factor of Kuu + jitter · mean(diag Kuu) · I, for each distinct latent."""
+def inducing_covariance(gp: SparseGP, jitter: Float[Array, ""]) -> Float[Array, "J M M"]:
+    """Kuu + jitter · mean(diag Kuu) · I, for each distinct latent; Lu is its Cholesky factor."""
     Kuu = gp.kernel.Kuu(gp.inducing)
-    return cholesky(Kuu, jitter * jnp.mean(jnp.diagonal(Kuu, axis1=1, axis2=2), axis=1))
+    return add_diagonal(Kuu, jitter * jnp.mean(jnp.diagonal(Kuu, axis1=1, axis2=2), axis=1))
 
 
 def marginals(gp: SparseGP, x: Float[Array, "N ..."], jitter: Float[Array, ""]) -> Marginals:
@@ -212,12 +212,12 @@ def _project(
     gp: SparseGP, x: Float[Array, "N ..."], jitter: Float[Array, ""]
 ) -> tuple[Float[Array, "J M N Q"], Float[Array, "J N Q"]]:
     """A = Lu⁻¹ Kuf, and the variance Kff − diag AᵀA that u leaves unexplained, for each distinct latent."""
-    Lu = inducing_factor(gp, jitter)
+    Kuu = inducing_covariance(gp, jitter)
     Kuf, Kff = gp.kernel.Kuf(gp.inducing, x), gp.kernel.Kff(x)
-    A = solve_lower(Lu, Kuf.reshape(*Kuf.shape[:2], -1)).reshape(Kuf.shape)
+    A = whiten(Kuu, Kuf.reshape(*Kuf.shape[:2], -1)).reshape(Kuf.shape)
     # Positive but for rounding: the floor keeps the square root of it differentiable, even where Kff itself vanishes.
     eps = jnp.finfo(Kff.dtype).eps
-    floor = jnp.maximum(jitter, eps) * jnp.maximum(Kff, eps * jnp.mean(jnp.sum(Lu**2, axis=-1)))
+    floor = jnp.maximum(jitter, eps) * jnp.maximum(Kff, eps * jnp.mean(jnp.diagonal(Kuu, axis1=1, axis2=2)))
     return A, jnp.maximum(Kff - jnp.sum(A**2, axis=1), floor)
 
 
@@ -229,6 +229,9 @@ def _moments(
     def one_latent(q: AbstractVariational, A: Array) -> tuple[Array, Array]:
         return einsum("mnq,m->nq", A, q.q_mu.value), q.spread(A.reshape(len(A), -1)).reshape(A.shape)
 
+    L, M = q.q_mu.value.shape
+    if A[0, 0].size < M:  # then it is repeated: one product for all latents would first have to transpose q_sqrt
+        A = jnp.broadcast_to(A, (L, *A.shape[1:]))
     return _over_latents(one_latent, q, A)
 
 
@@ -241,7 +244,7 @@ def _over_latents(function: Callable[..., Any], q: AbstractVariational, *arrays:
 def _sample_full(gp: SparseGP, x: Array, jitter: Array, key: PRNGKeyArray, common: bool) -> Float[Array, "N Q L"]:
     q = joint(gp, x, jitter)
     # Relative to the prior: where u says nearly all of f, rounding is far larger than what is left of its covariance.
-    root = cholesky(q.latent_covariance, jitter * jnp.mean(gp.kernel.Kff(x), axis=-1))
+    root = jnp.linalg.cholesky(add_diagonal(q.latent_covariance, jitter * jnp.mean(gp.kernel.Kff(x), axis=-1)))
     noise = _normal(key, q.latent_mean.shape, common)
     return q.latent_mean + einsum("lnqp,npl->nql", root, noise)
 

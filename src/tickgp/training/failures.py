@@ -15,7 +15,7 @@ from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from tickgp.gp.models import DeepGP
 from tickgp.gp.params import Positive
-from tickgp.gp.variational import inducing_factor
+from tickgp.gp.variational import inducing_covariance
 
 PATIENCE = 3
 LARGEST_JITTER = 1e-2
@@ -54,7 +54,7 @@ def _diagnosis(model: DeepGP) -> str:
     for i, layer in enumerate(model.layers, start=1):
         if not bool(all_finite(layer)):
             return f"layer {i} has parameters that are not finite"
-        if not bool(all_finite(inducing_factor(layer.gp, model.jitter))):
+        if not bool(all_finite(jnp.linalg.cholesky(inducing_covariance(layer.gp, model.jitter)))):
             return f"Kuu of layer {i} has no Cholesky factor at {_values(layer.gp.kernel)}"
     values = "; ".join(f"layer {i}: {_values(layer.gp.kernel)}" for i, layer in enumerate(model.layers, start=1))
     return f"every layer's inducing variables are sound, so look at the images and the likelihood ({values})"

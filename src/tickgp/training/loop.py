@@ -92,19 +92,22 @@ def train(
     x, y = jnp.asarray(images), jnp.asarray(labels)
     batch_size, rate = min(batch_size, len(x)), _rate(learning_rate)
     key_order, key_step = jax.random.split(key)
+    leaves, structure = jax.tree.flatten(state)
+    step = _compiled_step(structure, batch_size, num_samples)
     first, began, order = int(state.step), time.monotonic(), None
     for i in range(first, steps):
         epoch, place = divmod(i, len(x) // batch_size)
         if order is None or place == 0:
             order = _shuffle(jax.random.fold_in(key_order, epoch), len(x))
-        rates = rate(i), natural_gradients
-        state = _step(state, x, y, order, rates, key_step, batch_size=batch_size, num_samples=num_samples)
+        leaves = step(leaves, x, y, order, (rate(i), natural_gradients), key_step)
         ending = i + 1 == steps or stop()
         if ending or (i + 1) % report_every == 0:
+            state = jax.tree.unflatten(structure, leaves)
             check_failures(state.model, state.failures)
             total, count = (float(a) for a in state.sums)
             if (i + 1) % report_every == 0:
                 state = eqx.tree_at(lambda s: s.sums, state, jnp.zeros(2))
+                leaves = jax.tree.leaves(state)
             yield Progress(state, i + 1, total / count if count else float("nan"), time.monotonic() - began)
         if ending:
             return
@@ -158,7 +161,17 @@ def _shuffle(key: PRNGKeyArray, num: int) -> Int[Array, " num"]:
     return jax.random.permutation(key, num)
 
 
-@functools.partial(jax.jit, static_argnames=("batch_size", "num_samples"), donate_argnames="state")
+@functools.lru_cache(maxsize=32)
+def _compiled_step(structure: jax.tree_util.PyTreeDef, batch_size: int, num_samples: int) -> Callable[..., list[Array]]:
+    """`_step` from the arrays of a state to those of the next. Taking a state apart costs as much as small steps do."""
+
+    def step(leaves: list[Array], *inputs: Any) -> list[Array]:
+        state = jax.tree.unflatten(structure, leaves)
+        return jax.tree.leaves(_step(state, *inputs, batch_size=batch_size, num_samples=num_samples))
+
+    return jax.jit(step, donate_argnums=0)
+
+
 def _step(
     state: State,
     images: Shaped[Array, "N ..."],
@@ -186,7 +199,9 @@ def _step(
     moved = jax.tree.map(lambda p, d: p - learning_rate * d, parameters, direction)
     if natural is not None:
         moved = eqx.tree_at(_distributions, moved, _natural_steps(parameters, gradient, natural))
-    finite = all_finite(value, moved, adam)
+    # Also what Adam squares must be finite; of natural steps, what they lead to.
+    squares = jax.tree.map(jnp.square, gradient)
+    finite = all_finite(value, squares, [] if natural is None else _distributions(moved))
     parameters, adam = jax.tree.map(
         lambda new, old: jnp.where(finite, new, old), (moved, adam), (parameters, state.adam)
     )

@@ -1,0 +1,64 @@
+"""A = L⁻¹B with its gradient in closed form, and the inverse of a triangle by blocks."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from tickgp.gp import linalg
+
+each_size = pytest.mark.parametrize("M", [1, 7, 32, 70])
+
+
+def covariance(M, stack=()):
+    rows = np.random.default_rng(M).normal(size=(*stack, M, 2 * M))
+    return jnp.asarray(rows @ np.swapaxes(rows, -1, -2) / M)
+
+
+def plain(K, B):
+    """By the gradients of the factorisation and of the solution that come with them."""
+    return jax.scipy.linalg.solve_triangular(jnp.linalg.cholesky(K), B, lower=True)
+
+
+@pytest.mark.parametrize("stack", [(), (3,)])
+def test_whitened_values_and_gradients(stack, float64):
+    rng, M, T = np.random.default_rng(0), 6, 4
+    K, B, weights = covariance(M, stack), *(jnp.asarray(rng.normal(size=(*stack, M, T))) for _ in range(2))
+    symmetric = lambda A: (A + A.mT) / 2
+    both = [
+        jax.jit(jax.value_and_grad(lambda K, B, f=f: jnp.sum(jnp.sin(f(symmetric(K), B)) * weights), (0, 1)))(K, B)
+        for f in (plain, linalg.whiten)
+    ]
+    for a, b in zip(*map(jax.tree.leaves, both), strict=True):
+        np.testing.assert_allclose(b, a, rtol=1e-9, atol=1e-11)
+
+
+def test_without_a_cholesky_factor_all_is_nan():
+    indefinite = jnp.asarray([[1.0, 2.0], [2.0, 1.0]])
+    assert np.isnan(linalg.whiten(indefinite, jnp.ones((2, 1)))).any()
+
+
+@each_size
+def test_the_inverse_by_blocks(M, float64):
+    """Fewer rows than a block, exactly one, and some that fill no whole number of blocks."""
+    L = np.linalg.cholesky(covariance(M, (2,)))
+    inverse = linalg._inverse_by_blocks(jnp.asarray(L))
+    np.testing.assert_allclose(inverse, np.linalg.inv(L), rtol=1e-8, atol=1e-9)
+    assert not np.triu(inverse, 1).any()
+
+
+@each_size
+def test_the_inverse_by_substitution(M, float64):
+    L = np.linalg.cholesky(covariance(M))
+    np.testing.assert_allclose(linalg.inverse_lower(jnp.asarray(L)), np.linalg.inv(L), rtol=1e-8, atol=1e-9)
+
+
+def test_single_precision_is_as_good_as_substitution():
+    """On an ill-conditioned covariance: errors of L⁻¹B by products, and of solving, against double precision."""
+    t = np.linspace(0, 1, 60)
+    K = np.exp(-((t[:, None] - t) ** 2) / 0.1) + 1e-5 * np.eye(60)
+    B = np.exp(-((t[:, None] - np.linspace(0, 1, 9)) ** 2) / 0.1)
+    expected = np.linalg.solve(np.linalg.cholesky(K), B)
+    single = [jnp.asarray(a, jnp.float32) for a in (K, B)]
+    error = lambda f: np.abs(np.asarray(f(*single), float) - expected).max()
+    assert error(linalg.whiten) < 3 * error(plain)
