@@ -90,6 +90,7 @@ def test_far_from_the_origin_single_precision_keeps_its_digits():
 
 def test_the_largest_divisor_that_fits():
     sizes = [
-        patch_sums_groups._group_size(N, per_image) for N, per_image in ((64, 2**14), (64, 2**20), (60, 2**12), (7, 2**15))
+        patch_sums_groups._group_size(N, per_image)
+        for N, per_image in ((64, 2**14), (64, 2**20), (60, 2**12), (7, 2**15))
     ]
     assert sizes == [4, 1, 15, 1]

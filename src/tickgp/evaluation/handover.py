@@ -102,7 +102,7 @@ def upper_bound(errors: int | np.ndarray, n: int | np.ndarray, level: float = 0.
 
     It is the `level` quantile of Beta(errors + 1, n − errors), and 1 when all are wrong.
     """
-    from scipy.special import betaincinv  # type: ignore[import-untyped]
+    from scipy.special import betaincinv
 
     errors, n = np.asarray(errors), np.asarray(n)
     return np.where(errors < n, betaincinv(errors + 1, np.maximum(n - errors, 1), level), 1.0)

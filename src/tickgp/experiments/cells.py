@@ -133,7 +133,7 @@ def _shallow(dataset: str, model: ModelName, scale: Scale) -> Config:
             settings = ModelConfig(name=model, num_inducing=1000)
             training = TrainingConfig(max_steps=40_000, report_every=1000, checkpoint_every=5000, watched_images=2000)
         case "smoke":
-            settings = ModelConfig(name=model, num_inducing=20, **places, **stride)
+            settings = ModelConfig(name=model, num_inducing=20, variance=100.0, **places, **stride)
             training = _SMOKE
     return Config(data=_data(dataset, scale), model=settings, training=training)
 
@@ -155,8 +155,14 @@ def _deep(dataset: str, kernel: Kernel, depth: int, scale: Scale) -> Config:
                 max_steps=60_000, decay_steps=10_000.0, report_every=2000, checkpoint_every=2000, **decay
             )
         case "smoke":
-            sizes: dict[str, Any] = {"num_inducing": 20, "channels": 3, "patch_size": 3, "stride": 2, "hidden_stride": 2}
-            model = ModelConfig(name=name, depth=depth, **sizes, **places)
+            sizes: dict[str, Any] = {
+                "num_inducing": 20,
+                "channels": 3,
+                "patch_size": 3,
+                "stride": 2,
+                "hidden_stride": 2,
+            }
+            model = ModelConfig(name=name, depth=depth, variance=100.0, **sizes, **places)
             training = _SMOKE
     return Config(data=_data(dataset, scale), model=model, training=training)
 
@@ -174,4 +180,6 @@ def _data(dataset: str, scale: Scale) -> DataConfig:
     return DataConfig(dataset=dataset)
 
 
-_SMOKE = TrainingConfig(max_steps=100, batch_size=32, report_every=20, checkpoint_every=100, watched_images=100)
+_SMOKE = TrainingConfig(
+    max_steps=200, batch_size=32, learning_rate=0.05, report_every=20, checkpoint_every=100, watched_images=100
+)

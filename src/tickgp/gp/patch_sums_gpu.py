@@ -320,7 +320,7 @@ def _times(p: Array, q: Array) -> Array:
 
 
 def _apart(p: Array, q: Array) -> Float[Array, "A B"]:
-    """0 between a patch and itself, 1 elsewhere. Rounding must not part a patch from itself: see `patch_sums_groups`."""
+    """0 between a patch and itself, 1 elsewhere: rounding must not part a patch from itself."""
     places = jnp.arange(PATCHES)
     return (p * PATCHES + places[:, None] != q * PATCHES + places[None, :]).astype(jnp.float32)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import jax
@@ -14,6 +15,8 @@ from tickgp.gp.linalg import matmul
 AT_ONCE = {"cpu": 2**16}
 OTHERWISE = 2**25
 """Values of k that are worked on at a time: as fit into a core's cache, or as keep a GPU busy."""
+BANDS = 2
+"""Into so many bands of rows k(x[p], x[q]) is cut, to compute it once for p < q and p > q."""
 
 
 def cross(c: Callable[[Array], Array], scale: Array, C: Array, z: Array, x: Array) -> Float[Array, "M N"]:
@@ -28,27 +31,27 @@ def cross_gradient(
 ) -> tuple[Array, Array, Array, Array]:
     E = z.shape[1]
 
-    def few(sums: tuple[Array, ...], group: tuple[Array, Array]) -> tuple[tuple[Array, ...], Array]:
+    def few(sums: tuple[Array, Array], group: tuple[Array, Array]) -> tuple[tuple[Array, Array], Array]:
         x, g = group
-        d = _cross_distances(z, x)
-        value, slope = _with_slope(c, scale * d)
-        g = g.T[:, :, None]
-        T = g * C[:, None, :] * slope
-        dscale, dC = jnp.sum(T * d), jnp.sum(g * value, axis=1)
-        T, rows = T.reshape(len(C), -1), x.reshape(-1, E)
-        ones = jnp.ones((len(rows), 1), x.dtype)
-        moments = matmul(T, jnp.concatenate([rows, ones], axis=1))
+        value, slope = _with_slope(c, scale * _cross_distances(z, x))
+        g, rows = g.T[:, :, None], x.reshape(-1, E)
+        T = (g * C[:, None, :] * slope).reshape(len(C), -1)
+        squares = jnp.sum(rows**2, axis=1, keepdims=True)
+        moments = matmul(T, jnp.concatenate([rows, jnp.ones_like(squares), squares], axis=1))
         dx = 2 * scale * (jnp.sum(T, axis=0)[:, None] * rows - matmul(T.T, z))
-        return jax.tree.map(jnp.add, sums, (dscale, dC, moments)), dx.reshape(x.shape)
+        return (sums[0] + jnp.sum(g * value, axis=1), sums[1] + moments), dx.reshape(x.shape)
 
-    start = (jnp.zeros_like(scale), jnp.zeros_like(C), jnp.zeros((len(C), E + 1), C.dtype))
-    (dscale, dC, moments), dx = _scan_groups(few, start, (x, cotangent.T), per_image=C.size)
-    return dscale, dC, 2 * scale * (moments[:, E:] * z - moments[:, :E]), dx
+    start = jnp.zeros_like(C), jnp.zeros((len(C), E + 2), C.dtype)
+    (dC, moments), dx = _scan_groups(few, start, (x, cotangent.T), per_image=C.size)
+    Tx, T, Txx = moments[:, :E], moments[:, E, None], moments[:, E + 1, None]
+    dscale = jnp.sum(T * z**2 - 2 * z * Tx) + jnp.sum(Txx)
+    return dscale, dC, 2 * scale * (T * z - Tx), dx
 
 
 def self(c: Callable[[Array], Array], scale: Array, C: Array, x: Array) -> Float[Array, " N"]:
     def few(x: Float[Array, "n P E"]) -> Float[Array, " n"]:
-        return jnp.sum(c(scale * _self_distances(x)) * C, axis=(1, 2))
+        bands = [(_self_distances(x, band), _counted(C, band)) for band in _bands(len(C))]
+        return sum((jnp.sum(c(scale * d) * weights, axis=(1, 2)) for d, weights in bands), start=jnp.zeros(len(x)))
 
     return _in_groups(few, x, per_image=C.size)
 
@@ -58,16 +61,39 @@ def self_gradient(
 ) -> tuple[Array, Array, Array]:
     def few(sums: tuple[Array, Array], group: tuple[Array, Array]) -> tuple[tuple[Array, Array], Array]:
         x, g = group
-        d = _self_distances(x)
-        value, slope = _with_slope(c, scale * d)
-        g = g[:, None, None]
-        T = g * C * slope
-        dx = 4 * scale * (jnp.sum(T, axis=2)[..., None] * x - matmul(T, x))
-        return (sums[0] + jnp.sum(T * d), sums[1] + jnp.sum(g * value, axis=0)), dx
+        (dscale, dC), dx, g = sums, jnp.zeros_like(x), g[:, None, None]
+        for band in _bands(len(C)):
+            first, last = band
+            d = _self_distances(x, band)
+            value, slope = _with_slope(c, scale * d)
+            dscale += jnp.sum(g * _counted(C, band) * slope * d)
+            dC = dC.at[first:last, first:].add(jnp.sum(g * value, axis=0))
+            T, rows, columns = g * C[first:last, first:] * slope, x[:, first:last], x[:, first:]
+            dx = dx.at[:, first:last].add(jnp.sum(T, axis=2)[..., None] * rows - matmul(T, columns))
+            T, columns = T[:, :, last - first :], x[:, last:]
+            dx = dx.at[:, last:].add(jnp.sum(T, axis=1)[..., None] * columns - matmul(T.mT, rows))
+        return (dscale, dC), 4 * scale * dx
 
     start = jnp.zeros_like(scale), jnp.zeros_like(C)
     (dscale, dC), dx = _scan_groups(few, start, (x, cotangent), per_image=C.size)
-    return dscale, dC, dx
+    return dscale, _mirrored(dC), dx
+
+
+def _bands(P: int) -> list[tuple[int, int]]:
+    """Rows first … last − 1 of P×P: with their columns from `first` on, little more than half of a symmetric matrix."""
+    edges = [P * i // BANDS for i in range(BANDS + 1)]
+    return [(first, last) for first, last in pairwise(edges) if first < last]
+
+
+def _counted(C: Float[Array, "P P"], band: tuple[int, int]) -> Float[Array, "p q"]:
+    """C in the band; what stands right of the square on the diagonal counts for its mirror image as well."""
+    first, last = band
+    return C[first:last, first:] * jnp.where(jnp.arange(first, len(C)) < last, 1, 2)
+
+
+def _mirrored(bands: Float[Array, "P P"]) -> Float[Array, "P P"]:
+    """The symmetric matrix that has these bands."""
+    return jnp.triu(bands) + jnp.triu(bands, 1).T
 
 
 def _cross_distances(z: Float[Array, "M E"], x: Float[Array, "n P E"]) -> Float[Array, "M n P"]:
@@ -76,11 +102,14 @@ def _cross_distances(z: Float[Array, "M E"], x: Float[Array, "n P E"]) -> Float[
     return jnp.maximum(d, 0).reshape(len(z), *x.shape[:2])
 
 
-def _self_distances(x: Float[Array, "n P E"]) -> Float[Array, "n P P"]:
+def _self_distances(x: Float[Array, "n P E"], band: tuple[int, int]) -> Float[Array, "n p q"]:
+    first, last = band
+    rows, columns = x[:, first:last], x[:, first:]
     squares = jnp.sum(x**2, axis=2)
-    d = squares[:, :, None] + squares[:, None, :] - 2 * matmul(x, x.mT)
+    d = squares[:, first:last, None] + squares[:, None, first:] - 2 * matmul(rows, columns.mT)
     # Rounding must not part a patch from itself: Matérn's correlation falls steeply there.
-    return jnp.where(jnp.eye(x.shape[1], dtype=bool), 0, jnp.maximum(d, 0))
+    same = jnp.eye(last - first, columns.shape[1], dtype=bool)
+    return jnp.where(same, 0, jnp.maximum(d, 0))
 
 
 def _with_slope(c: Callable[[Array], Array], d: Array) -> tuple[Array, Array]:

@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import optax
 from jaxtyping import Array, ArrayLike, Float, Int, PRNGKeyArray, Shaped
+from threadpoolctl import threadpool_limits
 
 from tickgp.gp.images import check_inputs
 from tickgp.gp.models import DeepGP
@@ -95,22 +96,23 @@ def train(
     leaves, structure = jax.tree.flatten(state)
     step = _compiled_step(structure, batch_size, num_samples)
     first, began, order = int(state.step), time.monotonic(), None
-    for i in range(first, steps):
-        epoch, place = divmod(i, len(x) // batch_size)
-        if order is None or place == 0:
-            order = _shuffle(jax.random.fold_in(key_order, epoch), len(x))
-        leaves = step(leaves, x, y, order, (rate(i), natural_gradients), key_step)
-        ending = i + 1 == steps or stop()
-        if ending or (i + 1) % report_every == 0:
-            state = jax.tree.unflatten(structure, leaves)
-            check_failures(state.model, state.failures)
-            total, count = (float(a) for a in state.sums)
-            if (i + 1) % report_every == 0:
-                state = eqx.tree_at(lambda s: s.sums, state, jnp.zeros(2))
-                leaves = jax.tree.leaves(state)
-            yield Progress(state, i + 1, total / count if count else float("nan"), time.monotonic() - began)
-        if ending:
-            return
+    with _one_lapack_thread():
+        for i in range(first, steps):
+            epoch, place = divmod(i, len(x) // batch_size)
+            if order is None or place == 0:
+                order = _shuffle(jax.random.fold_in(key_order, epoch), len(x))
+            leaves = step(leaves, x, y, order, (rate(i), natural_gradients), key_step)
+            ending = i + 1 == steps or stop()
+            if ending or (i + 1) % report_every == 0:
+                state = jax.tree.unflatten(structure, leaves)
+                check_failures(state.model, state.failures)
+                total, count = (float(a) for a in state.sums)
+                if (i + 1) % report_every == 0:
+                    state = eqx.tree_at(lambda s: s.sums, state, jnp.zeros(2))
+                    leaves = jax.tree.leaves(state)
+                yield Progress(state, i + 1, total / count if count else float("nan"), time.monotonic() - began)
+            if ending:
+                return
 
 
 def fit(
@@ -133,6 +135,13 @@ def _rate(learning_rate: Callable[[int], float] | float | None) -> Callable[[int
     if learning_rate is None:
         return inverse_decay()
     return learning_rate if callable(learning_rate) else lambda t: learning_rate
+
+
+def _one_lapack_thread() -> threadpool_limits:
+    """On a CPU, XLA calls LAPACK: threads of LAPACK's own and XLA's would wait for each other."""
+    import scipy.linalg.cython_lapack  # noqa: F401  jax loads it at the first factorisation, too late to be limited
+
+    return threadpool_limits(1, user_api="blas")
 
 
 def _distributions(model: DeepGP) -> list[Any]:

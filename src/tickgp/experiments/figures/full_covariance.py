@@ -106,7 +106,9 @@ def _milliseconds(axes: Axes, run: SwitchedRun) -> None:
     times = {name: run.step_ms[name] for name in SAMPLERS if np.isfinite(run.step_ms.get(name, np.nan))}
     colours = [SAMPLERS[name][0][0] for name in times]
     bars = axes.barh(list(times), list(times.values()), color=colours, edgecolor=INK, linewidth=0.6)
-    axes.bar_label(bars, labels=[f"{time:.3g} ms" for time in times.values()], padding=3, fontsize=8)
+    axes.bar_label(
+        bars, labels=[f"{time:,.{0 if time >= 100 else 1}f} ms" for time in times.values()], padding=3, fontsize=8
+    )
     axes.set(xlabel="milliseconds per step", xlim=(0, 1.25 * max(times.values(), default=1.0)))
     axes.invert_yaxis()
     axes.spines[["top", "right"]].set_visible(False)

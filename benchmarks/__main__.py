@@ -1,0 +1,173 @@
+"""`python -m benchmarks`: options and printing only."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any, cast
+
+import tyro
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+from tyro.conf import Positional, arg
+
+from benchmarks.growth import Quantity, exponents, measure_point, memory, points
+from benchmarks.processes import ChildError, ask_once
+from benchmarks.rows import Device, choose_rows
+from benchmarks.start import DEFAULT, measure_start
+from benchmarks.steps import contenders, measure_row
+from benchmarks.table import markdown, terminal
+
+_CONSOLE, _STATE = Console(), Console(stderr=True)
+Where = Annotated[Device | None, arg(help="Where to compute; by default a GPU if there is one.")]
+Out = Annotated[Path | None, arg(metavar="FILE", help="The JSON to write; by default in runs/benchmarks.")]
+Only = Annotated[tuple[str, ...], arg(metavar="NAME", help="Only these rows.")]
+
+
+def steps(
+    only: Only = (),
+    peers: Annotated[bool, arg(help="Measure the peers too.")] = True,
+    repeats: Annotated[int, arg(help="Blocks of steps that each contender is timed for.")] = 7,
+    gpflow_python: Annotated[str, arg(metavar="PATH", help="The Python that has GPflow.")] = sys.executable,
+    torch_python: Annotated[str, arg(metavar="PATH", help="The Python that has PyTorch.")] = sys.executable,
+    out: Out = None,
+    device: Where = None,
+) -> None:
+    """Time the training step, ours and the peers' side by side."""
+    with _STATE.status("measuring the machine") as status:
+        document, place = _new_document("steps", device, rates=True)
+        rows = choose_rows(place, only)
+        pythons = {"gpflow": gpflow_python, "torch": torch_python, "torch-tf32": torch_python}
+        missing: set[str] = set()
+        document["rows"] = {}
+        for row in rows:
+            names = [name for name in contenders(row, place, peers) if name not in missing]
+            document["rows"][row.name] = measured = measure_row(
+                row, names, place, repeats=repeats, pythons=pythons, rates=document["rates"], say=status.update
+            )
+            for name, result in measured["contenders"].items():
+                if "missing" in result:
+                    missing.add(name)
+                    _STATE.print(f"{name} is left out: {result['missing']}", markup=False, highlight=False)
+            _CONSOLE.print(terminal(row.name, measured))
+            _write(document, out)
+
+
+def growth(
+    only: Annotated[tuple[Quantity, ...], arg(help="Only these quantities.")] = (),
+    out: Out = None,
+    device: Where = None,
+) -> None:
+    """Measure how time and memory grow with each size."""
+    with _STATE.status("measuring the machine") as status:
+        document, place = _new_document("growth", device)
+        document["points"] = []
+        for quantity, value, row in points(place, only):
+            status.update(f"{quantity} = {value}")
+            point = {"quantity": quantity, "value": value, **measure_point(row, place)}
+            document["points"].append(point)
+            document["exponents"] = exponents(document["points"])
+            _write(document, out)
+    table = Table("", "value", "ms a step", "peak MB")
+    for point in document["points"]:
+        if "error" in point:
+            table.add_row(point["quantity"], str(point["value"]), Text(point["error"]), "")
+        else:
+            numbers = f"{point['median_ms']:.3g}", f"{memory(point) / 1e6:.0f}"
+            table.add_row(point["quantity"], str(point["value"]), *numbers)
+    _CONSOLE.print(table)
+    for quantity, found in document["exponents"].items():
+        _CONSOLE.print(f"{quantity}: time grows with exponent {found['time']:.2f}, memory with {found['memory']:.2f}")
+
+
+def plot(
+    files: Positional[Annotated[tuple[Path, ...], arg(metavar="FILE", help="What `growth` wrote, in parts or whole.")]],
+    /,
+    out: Annotated[Path | None, arg(metavar="FILE", help="A .png or .svg; by default beside the first FILE.")] = None,
+) -> None:
+    """Draw the growth of time and memory."""
+    from benchmarks.plot import growth_figure
+
+    if not files:
+        raise ValueError("no file was given to plot; give one or more that growth wrote")
+    documents, picture = [_read(file) for file in files], out or files[0].with_suffix(".png")
+    all_points = [point for document in documents for point in document["points"]]
+    growth_figure(documents[0]["machine"]["name"], all_points).savefig(picture, dpi=130)
+    _CONSOLE.print(f"drew {picture}", markup=False, highlight=False, soft_wrap=True)
+
+
+def predict(out: Out = None, device: Where = None) -> None:
+    """Time the prediction of 10,000 images with M = 1000."""
+    with _STATE.status("predicting"):
+        document, place = _new_document("predict", device)
+        document["predict"] = found = ask_once("predict", {"num_inducing": 1000, "num_images": 10_000}, place)
+    _CONSOLE.print(f"{found['median_s']:.2f} s for {found['num_images']} images; first {found['first_s']:.1f} s")
+    _write(document, out)
+
+
+def start(only: Only = (), out: Out = None, device: Where = None) -> None:
+    """Time the first step of a fresh process, with a cold and with a warm compilation cache."""
+    with _STATE.status("measuring the machine") as status:
+        document, place = _new_document("start", device)
+        document["rows"] = {}
+        table = Table("", "cache", "first step", "whole process")
+        for row in choose_rows(place, only or DEFAULT[place]):
+            status.update(row.name)
+            document["rows"][row.name] = found = measure_start(row, place)
+            for state, seconds in found.items():
+                table.add_row(row.name, state, f"{seconds['first_step_s']:.1f} s", f"{seconds['process_s']:.1f} s")
+            _write(document, out)
+    _CONSOLE.print(table)
+
+
+def table(
+    files: Positional[Annotated[tuple[Path, ...], arg(metavar="FILE", help="What `steps` wrote.")]],
+    /,
+) -> None:
+    """Print the results of `steps` as markdown."""
+    print(markdown([_read(file) for file in files]), end="")
+
+
+def _new_document(kind: str, device: Device | None, *, rates: bool = False) -> tuple[dict[str, Any], Device]:
+    """What every JSON begins with, and the device that is measured."""
+    try:
+        found = ask_once("machine", {"rates": rates}, device)
+    except ChildError as error:
+        raise ValueError(
+            f"no {device or 'device'} can be used ({error}); install jax for it, or give another --device"
+        ) from None
+    document = {"kind": kind, "date": datetime.now(UTC).isoformat(timespec="seconds"), "machine": found["machine"]}
+    return document | ({"rates": found["rates"]} if rates else {}), cast(Device, found["machine"]["device"])
+
+
+def _write(document: dict[str, Any], out: Path | None) -> None:
+    path = out or Path("runs/benchmarks") / f"{document['kind']}-{document['machine']['device']}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n")
+
+
+def _read(file: Path) -> dict[str, Any]:
+    return json.loads(file.read_text())
+
+
+def main() -> None:
+    """Exit 0, or 1 with one line that says what went wrong."""
+    app = tyro.extras.SubcommandApp()
+    commands: tuple[Callable[..., None], ...] = (steps, growth, plot, predict, start, table)
+    for command in commands:
+        app.command(name=command.__name__)(command)
+    try:
+        app.cli(prog="python -m benchmarks", description="Speed and memory, side by side with peers.")
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except (ChildError, ValueError, OSError) as error:
+        _STATE.print(f"benchmarks: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

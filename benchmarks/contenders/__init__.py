@@ -1,0 +1,1 @@
+"""Who takes part: each has a file with `start(name, row, device, images, labels)`, and a process of its own."""
