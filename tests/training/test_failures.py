@@ -78,3 +78,14 @@ def test_the_diagnosis_finds_a_covariance_without_factor():
     assert "Kuu of layer 1 has no Cholesky factor" in words
     assert "lengthscale 1.0" in words
     assert "variance 5.0" in words
+
+
+@pytest.mark.parametrize("sizes", [(3,), (300 * 300,), (3, 300 * 300, 1)])
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_one_number_that_is_not_finite_is_found_wherever_it_stands(sizes, bad):
+    arrays = [np.ones(size, np.float32) for size in sizes]
+    assert bool(all_finite(arrays))
+    for array in arrays:
+        array[-1] = bad
+        assert not bool(all_finite(arrays))
+        array[-1] = 1

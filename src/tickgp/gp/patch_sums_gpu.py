@@ -2,8 +2,8 @@
 
 A kernel works on a tile of values of k, of some inducing patches and some patches, for one image after the other. The
 squared distance is a single product of extended vectors, [−2z, |z|², 1]·[x, 1, |x|²], and the product of T with the
-extended x gives all the sums that the gradients need. Products are made of three in TF32, which keeps about as many
-digits as float32. Arrays are padded with zeros to whole tiles; there C is 0.
+extended x gives all the sums that the gradients need. Distances are made of three products in TF32, which keeps about
+as many digits as float32; gradients, of one. Arrays are padded with zeros to whole tiles; there C is 0.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def _cross_gradient(
         def image(i: Array, sums: tuple[Array, Array]) -> tuple[Array, Array]:
             x, cotangent = right[i], g[i][:, None]
             value, slope = _with_slope(c, _distances(z, x))
-            return sums[0] + cotangent * value, sums[1] + _dot(cotangent * weights * slope, x)
+            return sums[0] + cotangent * value, sums[1] + _rounded_dot(cotangent * weights * slope, x)
 
         start = jnp.zeros(weights.shape, weights.dtype), jnp.zeros(z.shape, z.dtype)
         dC[0], moments[0, 0] = _each(n, image, start)
@@ -118,7 +118,7 @@ def _cross_gradient_x(
             some = pl.ds(i * INDUCING, INDUCING)
             slope = _with_slope(c, _distances(left[some, :], x))[1]
             T = g[0, some][:, None] * C[some, :] * slope
-            return sums + _dot(T.T, rows[some, :])
+            return sums + _rounded_dot(T.T, rows[some, :])
 
         moments[0] = jax.lax.fori_loop(0, M // INDUCING, inducing, jnp.zeros(x.shape, x.dtype))
 
@@ -236,7 +236,7 @@ def _self_gradient_x(
         def others(q: Array, sums: Array) -> Array:
             some = pl.ds(q * PATCHES, PATCHES)
             d = _apart(p, q) * _patch_distances(scale[0], _take(left, 0, E), _take(right, 0, E, some))
-            return sums + _dot(C[:, some] * _with_slope(c, d)[1], right[0, some])
+            return sums + _rounded_dot(C[:, some] * _with_slope(c, d)[1], right[0, some])
 
         moments[0] = jax.lax.fori_loop(0, P // PATCHES, others, jnp.zeros((PATCHES, W), C.dtype))
 
@@ -329,9 +329,13 @@ def _with_slope(c: Callable[[Array], Array], d: Array) -> tuple[Array, Array]:
     return jax.jvp(c, (d,), (jnp.ones_like(d),))
 
 
-def _dot(a: Array, b: Array) -> Array:
-    precision = jax.lax.Precision.HIGHEST if INTERPRET else jax.lax.DotAlgorithmPreset.TF32_TF32_F32_X3
+def _dot(a: Array, b: Array, algorithm: Any = jax.lax.DotAlgorithmPreset.TF32_TF32_F32_X3) -> Array:
+    precision = jax.lax.Precision.HIGHEST if INTERPRET else algorithm
     return jax.lax.dot(a, b, precision=precision, preferred_element_type=a.dtype)
+
+
+def _rounded_dot(a: Array, b: Array) -> Array:
+    return _dot(a, b, jax.lax.DotAlgorithmPreset.TF32_TF32_F32)
 
 
 def _call(kernel: Any, grid: tuple[int, ...], inputs: list[Any], outputs: list[Any], shapes: list[Any]) -> Any:

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from tickgp.gp.linalg import matmul
+from tickgp.gp.linalg import matmul, rounded_matmul
 
 AT_ONCE = {"cpu": 2**16}
 OTHERWISE = 2**25
@@ -37,8 +37,8 @@ def cross_gradient(
         g, rows = g.T[:, :, None], x.reshape(-1, E)
         T = (g * C[:, None, :] * slope).reshape(len(C), -1)
         squares = jnp.sum(rows**2, axis=1, keepdims=True)
-        moments = matmul(T, jnp.concatenate([rows, jnp.ones_like(squares), squares], axis=1))
-        dx = 2 * scale * (jnp.sum(T, axis=0)[:, None] * rows - matmul(T.T, z))
+        moments = rounded_matmul(T, jnp.concatenate([rows, jnp.ones_like(squares), squares], axis=1))
+        dx = 2 * scale * (jnp.sum(T, axis=0)[:, None] * rows - rounded_matmul(T.T, z))
         return (sums[0] + jnp.sum(g * value, axis=1), sums[1] + moments), dx.reshape(x.shape)
 
     start = jnp.zeros_like(C), jnp.zeros((len(C), E + 2), C.dtype)
@@ -69,9 +69,9 @@ def self_gradient(
             dscale += jnp.sum(g * _counted(C, band) * slope * d)
             dC = dC.at[first:last, first:].add(jnp.sum(g * value, axis=0))
             T, rows, columns = g * C[first:last, first:] * slope, x[:, first:last], x[:, first:]
-            dx = dx.at[:, first:last].add(jnp.sum(T, axis=2)[..., None] * rows - matmul(T, columns))
+            dx = dx.at[:, first:last].add(jnp.sum(T, axis=2)[..., None] * rows - rounded_matmul(T, columns))
             T, columns = T[:, :, last - first :], x[:, last:]
-            dx = dx.at[:, last:].add(jnp.sum(T, axis=1)[..., None] * columns - matmul(T.mT, rows))
+            dx = dx.at[:, last:].add(jnp.sum(T, axis=1)[..., None] * columns - rounded_matmul(T.mT, rows))
         return (dscale, dC), 4 * scale * dx
 
     start = jnp.zeros_like(scale), jnp.zeros_like(C)

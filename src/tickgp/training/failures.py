@@ -19,6 +19,7 @@ from tickgp.gp.variational import inducing_covariance
 
 PATIENCE = 3
 LARGEST_JITTER = 1e-2
+_SMALL = 2**16
 
 
 class TrainingError(ArithmeticError):
@@ -26,8 +27,13 @@ class TrainingError(ArithmeticError):
 
 
 def all_finite(*trees: PyTree) -> Bool[Array, ""]:
-    """Whether every number of every array is finite."""
-    return jnp.all(jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(trees)]))
+    """Whether every number of every array is finite. Small arrays are looked at together: one kernel on a GPU, not one
+    each.
+    """
+    finite = [jnp.isfinite(leaf).ravel() for leaf in jax.tree.leaves(trees)]
+    small, large = ([leaf for leaf in finite if (leaf.size < _SMALL) == is_small] for is_small in (True, False))
+    together = [jnp.concatenate(small)] if small else []
+    return jnp.all(jnp.stack([jnp.all(leaf) for leaf in together + large]))
 
 
 def raised_jitter(jitter: Float[Array, ""], failures: Int[Array, ""]) -> tuple[Float[Array, ""], Int[Array, ""]]:
