@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import equinox as eqx
+import functools
+
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
 
+from tickgp.gp.compiling import jit
 from tickgp.gp.images import check_inputs, padded_batches
 from tickgp.gp.memory import fitting_batch
 from tickgp.gp.models import DeepGP
@@ -39,7 +41,7 @@ def dataset_elbo(
     return float(jnp.sum(jnp.concatenate(parts)[: len(images)]) - model.kl())
 
 
-@eqx.filter_jit
+@functools.partial(jit, static_argnames="num_samples")
 def _explained(model: DeepGP, images: Array, labels: Array, key: PRNGKeyArray, num_samples: int) -> Float[Array, " B"]:
     one_draw = lambda key: expected_log_prob(model, images, labels, key=key)
     return jnp.mean(jax.lax.map(one_draw, jax.random.split(key, num_samples)), axis=0)

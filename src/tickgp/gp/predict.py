@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from jax.scipy.special import entr
 from jaxtyping import Array, ArrayLike, Float, Int, Key, PRNGKeyArray
 
+from tickgp.gp.compiling import jit
 from tickgp.gp.images import check_inputs, padded_batches
 from tickgp.gp.likelihoods import AbstractClassification
 from tickgp.gp.memory import fitting_batch
@@ -66,7 +67,7 @@ def _predict_batch(model: DeepGP, images: Array, keys: Key[Array, " S"], togethe
     return jax.tree.map(lambda *arrays: sum(arrays[1:], start=arrays[0]) / len(keys), *sums)
 
 
-@eqx.filter_jit
+@jit
 def _sum_samples(model: DeepGP, images: Array, keys: Key[Array, " S"]) -> Prediction:
     """Σ_s of the probabilities and of their entropies."""
     likelihood = model.likelihood

@@ -15,6 +15,7 @@ import optax
 from jaxtyping import Array, ArrayLike, Float, Int, PRNGKeyArray, Shaped
 from threadpoolctl import threadpool_limits
 
+from tickgp.gp.compiling import jit
 from tickgp.gp.images import check_inputs
 from tickgp.gp.models import DeepGP
 from tickgp.gp.natural import natural_step
@@ -178,7 +179,7 @@ def _compiled_step(structure: jax.tree_util.PyTreeDef, batch_size: int, num_samp
         state = jax.tree.unflatten(structure, leaves)
         return jax.tree.leaves(_step(state, *inputs, batch_size=batch_size, num_samples=num_samples))
 
-    return jax.jit(step, donate_argnums=0)
+    return jit(step, donate_argnums=0)
 
 
 def _step(
