@@ -21,8 +21,8 @@ from jaxtyping import Array, Float
 
 from tickgp.gp import patch_sums_groups
 
-LONGEST = 126
-"""Pixels of a patch for which the fused kernels are the faster way."""
+LONGEST = 62
+"""Pixels of a patch for which the fused kernels are known to fit."""
 
 Correlation = Callable[[Array], Array]
 """c(d), elementwise."""

@@ -24,13 +24,13 @@ Sampling = Literal["marginal", "full", "correlated"]
 
 
 class AbstractVariational(eqx.Module):
-    """q(v) of L latents. Every array has L in front; the methods are written for one latent and mapped over L."""
+    """q(v) of L latents. Every array has L in front; `draw` and `kl` are written for one latent and mapped over L."""
 
     q_mu: eqx.AbstractVar[Real]
 
     @abstractmethod
-    def spread(self, a: Float[Array, "M T"]) -> Float[Array, "M T"]:
-        """q_sqrtᵀ a: the square of its columns' length is the variance of aᵀv."""
+    def spread(self, a: Float[Array, "J M T"]) -> Float[Array, "T L M"]:
+        """aᵀ q_sqrt of every latent, J = 1 if all share a: its squared length is the variance of aᵀv."""
 
     @abstractmethod
     def draw(self, noise: Float[Array, " M"]) -> Float[Array, " M"]:
@@ -47,8 +47,8 @@ class FullRank(AbstractVariational):
     q_mu: Real
     q_sqrt: Triangular
 
-    def spread(self, a: Float[Array, "M T"]) -> Float[Array, "M T"]:
-        return rounded_matmul(self.q_sqrt.value.T, a)
+    def spread(self, a: Float[Array, "J M T"]) -> Float[Array, "T L M"]:
+        return _each_latent(rounded_matmul, a, self.q_sqrt.value)
 
     def draw(self, noise: Float[Array, " M"]) -> Float[Array, " M"]:
         return self.q_mu.value + matmul(self.q_sqrt.value, noise)
@@ -64,8 +64,8 @@ class MeanField(AbstractVariational):
     q_mu: Real
     q_std: Positive
 
-    def spread(self, a: Float[Array, "M T"]) -> Float[Array, "M T"]:
-        return self.q_std.value[:, None] * a
+    def spread(self, a: Float[Array, "J M T"]) -> Float[Array, "T L M"]:
+        return jnp.moveaxis(self.q_std.value[:, :, None] * a, -1, 0)
 
     def draw(self, noise: Float[Array, " M"]) -> Float[Array, " M"]:
         return self.q_mu.value + self.q_std.value * noise
@@ -162,8 +162,8 @@ def marginals(gp: SparseGP, x: Float[Array, "N ..."], jitter: Float[Array, ""]) 
     """
     A, residual = _project(gp, x, jitter)
     mean, spread = _moments(gp.q, A)
-    variance = residual + jnp.sum(spread**2, axis=1)
-    return Marginals(jnp.moveaxis(mean, 0, -1), jnp.moveaxis(variance, 0, -1), gp.kernel.mixing)
+    variance = jnp.moveaxis(residual, 0, -1) + jnp.sum(spread**2, axis=-1)
+    return Marginals(mean, variance, gp.kernel.mixing)
 
 
 def joint(gp: SparseGP, x: Float[Array, "N ..."], jitter: Float[Array, ""]) -> Joint:
@@ -173,9 +173,9 @@ def joint(gp: SparseGP, x: Float[Array, "N ..."], jitter: Float[Array, ""]) -> J
     """
     A, _ = _project(gp, x, jitter)
     mean, spread = _moments(gp.q, A)
-    outer = lambda a: einsum("lmnp,lmnq->lnpq", a, a)
-    covariance = gp.kernel.Kff_joint(x) - outer(A) + outer(spread)
-    return Joint(jnp.moveaxis(mean, 0, -1), covariance, gp.kernel.mixing)
+    explained = einsum("jmnp,jmnq->jnpq", A, A)
+    covariance = gp.kernel.Kff_joint(x) - explained + einsum("nplm,nqlm->lnpq", spread, spread)
+    return Joint(mean, covariance, gp.kernel.mixing)
 
 
 def sample(
@@ -223,16 +223,22 @@ def _project(
 
 def _moments(
     q: AbstractVariational, A: Float[Array, "J M N Q"]
-) -> tuple[Float[Array, "L N Q"], Float[Array, "L M N Q"]]:
-    """Aᵀ q_mu and q_sqrtᵀ A of every latent."""
+) -> tuple[Float[Array, "N Q L"], Float[Array, "N Q L M"]]:
+    """Aᵀ q_mu and Aᵀ q_sqrt of every latent."""
+    J, M, N, Q = A.shape
+    flat = A.reshape(J, M, N * Q)
+    mean = _each_latent(matmul, flat, q.q_mu.value[:, :, None])
+    return mean.reshape(N, Q, -1), q.spread(flat).reshape(N, Q, -1, M)
 
-    def one_latent(q: AbstractVariational, A: Array) -> tuple[Array, Array]:
-        return einsum("mnq,m->nq", A, q.q_mu.value), q.spread(A.reshape(len(A), -1)).reshape(A.shape)
 
-    L, M = q.q_mu.value.shape
-    if A[0, 0].size < M:  # then it is repeated: one product for all latents would first have to transpose q_sqrt
-        A = jnp.broadcast_to(A, (L, *A.shape[1:]))
-    return _over_latents(one_latent, q, A)
+def _each_latent(
+    product: Callable[[Array, Array], Array], A: Float[Array, "J M T"], columns: Float[Array, "L M R"]
+) -> Float[Array, "T L R"]:
+    """A_lᵀ · columns_l. Where all share A it is one product, unless A is the smaller factor: then it is repeated."""
+    L, M, R = columns.shape
+    if len(A) == 1 and (A.shape[2] >= M or R == 1):
+        return product(A[0].T, jnp.moveaxis(columns, 0, 1).reshape(M, L * R)).reshape(-1, L, R)
+    return jnp.moveaxis(product(A.mT, columns), 0, 1)
 
 
 def _over_latents(function: Callable[..., Any], q: AbstractVariational, *arrays: Float[Array, "_ ..."]) -> Any:
