@@ -162,8 +162,8 @@ def _deep(dataset: str, kernel: Kernel, depth: int, scale: Scale) -> Config:
                 "stride": 2,
                 "hidden_stride": 2,
             }
-            model = ModelConfig(name=name, depth=depth, variance=100.0, **sizes, **places)
-            training = _SMOKE
+            model = ModelConfig(name=name, depth=depth, **sizes, **places)
+            training = replace(_SMOKE, learning_rate=0.02)
     return Config(data=_data(dataset, scale), model=model, training=training)
 
 
