@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: train test test-all lint clean
+.PHONY: train test test-all bench lint clean
 
 train: .venv/installed
 	$(BIN)/tickgp train --overwrite
@@ -12,6 +12,10 @@ test: lint
 
 test-all: lint
 	$(BIN)/pytest -q -rs -n 2
+
+# Ours against GPflow or PyTorch, where these are installed; see docs/performance.md.
+bench: .venv/installed
+	$(BIN)/python -m benchmarks steps
 
 lint: .venv/installed-test
 	$(BIN)/ruff check .

@@ -53,7 +53,7 @@ def steps(
                 if "missing" in result:
                     missing.add(name)
                     _STATE.print(f"{name} is left out: {result['missing']}", markup=False, highlight=False)
-            _CONSOLE.print(terminal(row.name, measured))
+            _CONSOLE.print(terminal(row.name, measured, document["rates"]))
             _write(document, out)
 
 
@@ -109,6 +109,20 @@ def predict(out: Out = None, device: Where = None) -> None:
     _write(document, out)
 
 
+def precision(out: Out = None, device: Where = None) -> None:
+    """Measure what float32 loses, in values and in gradients."""
+    with _STATE.status("measuring"):
+        document, place = _new_document("precision", device)
+        document["sizes"] = {"M": 384, "N": 32, "P": 576, "E": 25}
+        document["errors"] = ask_once("precision", document["sizes"], place)
+    table = Table("", "", "relative error")
+    for function, errors in document["errors"].items():
+        for name, error in errors.items():
+            table.add_row(function, name, f"{error:.1e}")
+    _CONSOLE.print(table)
+    _write(document, out)
+
+
 def start(only: Only = (), out: Out = None, device: Where = None) -> None:
     """Time the first step of a fresh process, with a cold and with a warm compilation cache."""
     with _STATE.status("measuring the machine") as status:
@@ -157,7 +171,7 @@ def _read(file: Path) -> dict[str, Any]:
 def main() -> None:
     """Exit 0, or 1 with one line that says what went wrong."""
     app = tyro.extras.SubcommandApp()
-    commands: tuple[Callable[..., None], ...] = (steps, growth, plot, predict, start, table)
+    commands: tuple[Callable[..., None], ...] = (steps, growth, plot, predict, precision, start, table)
     for command in commands:
         app.command(name=command.__name__)(command)
     try:

@@ -27,7 +27,11 @@ CONTENDERS = {
     "torch-tf32": "benchmarks.contenders.pytorch",
     "gpflow": "benchmarks.contenders.gpflow_conv",
 }
-QUESTIONS = {"machine": "benchmarks.machine", "predict": "benchmarks.predict"}
+QUESTIONS = {
+    "machine": "benchmarks.machine",
+    "precision": "benchmarks.precision",
+    "predict": "benchmarks.predict",
+}
 """Modules with a function answer(spec)."""
 
 Answer = Callable[[dict[str, Any]], None]

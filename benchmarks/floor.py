@@ -14,6 +14,8 @@ from benchmarks.rows import LayerSizes, Row
 
 VALUE = 4
 """Flops of a value of the kernel beside its E-long product: two norms added, an exponential, a multiplication."""
+ROUNDED = ("gradients of k", "q_sqrt")
+"""Terms that may be computed in the precision that products have by default: TF32 on a GPU."""
 ADAM = 7 * 4
 """Bytes for each number that Adam moves: it, its gradient and two moments are read, all but the gradient written."""
 
@@ -27,13 +29,13 @@ class Floor:
 
     def at(self, rates: dict[str, float]) -> dict[str, Any]:
         """Milliseconds at rates of `exact` and `default` float32 products (flops) and of `copy` (bytes) per second."""
-        flops, traffic = sum(self.flops.values()), sum(self.bytes.values())
-        compute, memory = 1e3 * flops / rates["exact"], 1e3 * traffic / rates["copy"]
+        rate = {term: rates["default" if term in ROUNDED else "exact"] for term in self.flops}
+        compute = 1e3 * sum(flops / rate[term] for term, flops in self.flops.items())
+        memory = 1e3 * sum(self.bytes.values()) / rates["copy"]
         return {
-            "flops": flops,
-            "bytes": traffic,
+            "flops": sum(self.flops.values()),
+            "bytes": sum(self.bytes.values()),
             "compute_ms": compute,
-            "compute_ms_default_precision": 1e3 * flops / rates["default"],
             "memory_ms": memory,
             "ms": max(compute, memory),
             "bound": "compute" if compute >= memory else "memory",
@@ -59,14 +61,15 @@ def _layer(row: Row, sizes: LayerSizes, *, first: bool, last: bool) -> dict[str,
     M, B, K, P, E = row.M, row.B, sizes.outputs, sizes.P, sizes.E
     T = B if last else B * P  # columns of Kuf
     by_x = 0 if first else 1  # the gradient by the images, but not by the data
+    cross, among, inducing = M * B * P, B * P * (P + 1) / 2 if last else 0.0, M * (M + 1) / 2
+    value = 2 * E + VALUE
     # The summed kernel's values are made again in the backward pass; those of a hidden layer's Kuf are kept.
     kernel = {
-        # k(z, x[p]): the product of each pair, then one for the gradient by z, and one for that by x.
-        "Kuf": _values(M * B * P, E, passes=2 if last else 1, gradients=1 + by_x),
-        # k(x[p], x[q]), p ≤ q: in the backward pass a pair moves both of its patches.
-        "Kff": _values(B * P * (P + 1) / 2, E, passes=2, gradients=2 * by_x) if last else 0.0,
-        # k(z, z'), half of them: a pair moves both.
-        "Kuu": _values(M * (M + 1) / 2, E, passes=1, gradients=2),
+        "Kuf": (2 if last else 1) * cross * value,
+        "Kff": 2 * among * value,
+        "Kuu": inducing * value,
+        # A product for each patch that a pair moves: z and, after the first layer, x; both x[p] and x[q]; z and z'.
+        "gradients of k": 2 * E * (cross * (1 + by_x) + among * 2 * by_x + inducing * 2),
     }
     algebra = {
         "Cholesky": M**3 / 3,
@@ -81,11 +84,6 @@ def _layer(row: Row, sizes: LayerSizes, *, first: bool, last: bool) -> dict[str,
         "q_sqrt": 2 * K * M**2 * B if row.sampling == "correlated" and not last else 3 * K * M**2 * T,
     }
     return kernel | algebra
-
-
-def _values(number: float, E: int, *, passes: int, gradients: int) -> float:
-    """Flops for values of the kernel: an E-long product and a few more in each pass, a product for each gradient."""
-    return number * (passes * (2 * E + VALUE) + gradients * 2 * E)
 
 
 def _parameters(row: Row, sizes: LayerSizes, *, last: bool) -> int:

@@ -7,6 +7,9 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
+from benchmarks.floor import count
+from benchmarks.rows import Row
+
 OURS = "tickgp"
 _HEAD = ("step", "ours", "peers", "ratio", "target", "floor", "share", "peak memory")
 
@@ -15,7 +18,7 @@ def markdown(documents: list[dict[str, Any]]) -> str:
     """A table for each machine, versions and day, below a line that names them."""
     tables: dict[str, list[tuple[str, ...]]] = {}
     for document in documents:
-        lines = [_cells(name, row) for name, row in document["rows"].items()]
+        lines = [_cells(name, row, document["rates"]) for name, row in document["rows"].items()]
         tables.setdefault(_heading(document), [_HEAD, ("---",) * len(_HEAD)]).extend(lines)
     return "\n".join(f"{heading}\n\n{_drawn(lines)}" for heading, lines in tables.items())
 
@@ -38,8 +41,8 @@ def _heading(document: dict[str, Any]) -> str:
     return f"{machine['name']}, {where}; {listed}; {document['date'][:10]}."
 
 
-def _cells(name: str, row: dict[str, Any]) -> tuple[str, ...]:
-    contenders, floor = row["contenders"], row["floor"]
+def _cells(name: str, row: dict[str, Any], rates: dict[str, float]) -> tuple[str, ...]:
+    contenders, floor = row["contenders"], floor_of(row, rates)
     ours = contenders[OURS]
     peers = {n: result for n, result in contenders.items() if n != OURS and "missing" not in result}
     ratios = [_ratio(result, ours) for result in peers.values()]
@@ -50,14 +53,19 @@ def _cells(name: str, row: dict[str, Any]) -> tuple[str, ...]:
         "; ".join(ratios),
         row["target"],
         f"{floor['ms']:.3g} ms ({floor['bound']})",
-        _share(ours),
+        _share(ours, floor),
         "; ".join([_memory(ours), *(f"{n} {_memory(result)}" for n, result in peers.items() if "error" not in result)]),
     )
 
 
-def terminal(name: str, row: dict[str, Any]) -> Table:
+def floor_of(row: dict[str, Any], rates: dict[str, float]) -> dict[str, Any]:
+    """Counted anew from the sizes, so that a stored row has the floor of today."""
+    return count(Row.from_json(row["sizes"])).at(rates)
+
+
+def terminal(name: str, row: dict[str, Any], rates: dict[str, float]) -> Table:
     """A row's contenders, one a line; below them what there is to say of each."""
-    floor, contenders = row["floor"], row["contenders"]
+    floor, contenders = floor_of(row, rates), row["contenders"]
     words = {n: result.get("note") or result.get("error") for n, result in contenders.items()}
     table = Table(
         *("", "ms a step", "it/s", "first step", "peak memory", "of the floor"),
@@ -75,7 +83,7 @@ def terminal(name: str, row: dict[str, Any]) -> Table:
             _number(result["per_second"]),
             f"{result['first_step_s']:.1f} s",
             _memory(result),
-            _share(result),
+            _share(result, floor),
         )
     return table
 
@@ -92,8 +100,8 @@ def _ratio(peer: dict[str, Any], ours: dict[str, Any]) -> str:
     return f"{peer['median_ms'] / ours['median_ms']:.2f} ×" if both else "–"
 
 
-def _share(result: dict[str, Any]) -> str:
-    return f"{100 * result['share_of_floor']:.0f} %" if "share_of_floor" in result else ""
+def _share(result: dict[str, Any], floor: dict[str, Any]) -> str:
+    return f"{100 * floor['ms'] / result['median_ms']:.0f} %" if "median_ms" in result else ""
 
 
 def _memory(result: dict[str, Any]) -> str:

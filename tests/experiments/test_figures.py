@@ -139,6 +139,13 @@ def test_all_samples_of_all_models_share_one_symmetric_colour_range():
     assert [part.get_suptitle() for part in figure.subfigs[:2]] == ["(a) Conv-GP", "(b) TICK-GP"]
 
 
+def test_notes_stand_below_the_names_and_the_images_are_said():
+    samples = {name: np.ones((2, 5, 3, 3)) for name in ("Conv-GP", "TICK-GP")}
+    figure = drawn(patch_response_figure(np.zeros((2, 5, 5)), samples, {"TICK-GP": "4 pixels"}, "Two images"))
+    assert [part.get_suptitle() for part in figure.subfigs[:2]] == ["(a) Conv-GP\n", "(b) TICK-GP\n4 pixels"]
+    assert figure.get_suptitle() == "Two images"
+
+
 @pytest.mark.parametrize("value", [0.0, np.nan])
 def test_samples_without_any_deviation_are_drawn(value):
     figure = drawn(patch_response_figure(np.zeros((2, 5, 5)), {"Conv-GP": np.full((2, 1, 3, 3), value)}))
@@ -211,7 +218,7 @@ def test_models_with_other_images_are_refused():
 
 def test_no_misclassified_image_is_said():
     assert "None of these images is misclassified." in words(drawn(few_misclassified([predicted([])])))
-    figure = drawn(all_misclassified(predicted([])))
+    (figure,) = map(drawn, all_misclassified(predicted([])))
     assert not figure.axes
     assert "TICK-GP misclassifies none of the 40 images." in words(figure)
 
@@ -219,7 +226,9 @@ def test_no_misclassified_image_is_said():
 @pytest.mark.parametrize("wrong", [[4], [1, 2, 5, 8], list(range(37))])
 def test_all_misclassified_images_are_shown_surest_first(wrong):
     model = predicted(wrong)
-    (axes,) = drawn(all_misclassified(model)).axes
+    (figure,) = all_misclassified(model)
+    (axes,) = drawn(figure).axes
+    assert "all shown" in figure.get_suptitle()
     confidence = model.probabilities.max(axis=1)
     order = sorted(wrong, key=lambda i: -confidence[i])
     assert len(axes.images) == len(wrong)
@@ -237,17 +246,23 @@ def test_all_misclassified_images_are_shown_surest_first(wrong):
         assert min(bar.get_y() + bar.get_height() for bar in here) > bottom
 
 
-def test_a_page_has_an_end_and_says_so():
-    figure = all_misclassified(predicted(list(range(MOST_ON_A_PAGE + 50)), n=500))
-    assert len(figure.axes[0].images) == MOST_ON_A_PAGE
-    assert f"450 of 500 images misclassified, only the surest {MOST_ON_A_PAGE} are shown" in figure.get_suptitle()
+def test_many_misclassified_images_go_on_over_pages():
+    model = predicted(list(range(2 * MOST_ON_A_PAGE + 50)), n=900)
+    pages = all_misclassified(model)
+    shown = [axes.get_array() for page in pages for axes in page.axes[0].images]
+    confidence = model.probabilities.max(axis=1)
+    order = sorted(model.wrong(), key=lambda i: -confidence[i])
+    np.testing.assert_array_equal(shown, model.images[order, ..., 0])
+    assert [len(page.axes[0].images) for page in pages] == [MOST_ON_A_PAGE, MOST_ON_A_PAGE, 50]
+    for number, page in enumerate(pages, start=1):
+        assert f"850 of 900 images misclassified, surest first; page {number} of 3" in page.get_suptitle()
 
 
 def test_colour_images_and_long_names_are_drawn():
     names = tuple(f"a rather long name, $ {k}" for k in range(10))
     model = replace(predicted([2, 3]), images=np.zeros((40, 6, 6, 3), np.uint8), class_names=names)
     assert pictures(drawn(few_misclassified([model])).axes[0])[0].shape == (6, 6, 3)
-    assert pictures(drawn(all_misclassified(model)).axes[0])[0].shape == (6, 6, 3)
+    assert pictures(drawn(all_misclassified(model)[0]).axes[0])[0].shape == (6, 6, 3)
 
 
 # Curves
@@ -294,7 +309,8 @@ def test_traces_have_the_dashes_of_their_kernel_and_the_colour_of_their_depth():
     seconds = np.array([60.0, 120.0, 600.0])
     error = np.array([0.5, 0.1, 0.01])
     traces = [Trace(kernel, depth, seconds * depth, error) for kernel in ("TICK", "Conv") for depth in (1, 2, 3)]
-    (axes,) = drawn(traces_figure(traces)).axes
+    (axes,) = drawn(traces_figure(traces, "2,000")).axes
+    assert axes.get_ylabel() == "error on 2,000 test images (%)"
     for depth, colour in ((1, BLUE), (2, ORANGE), (3, GREEN)):
         lines = data_lines(axes, colour)
         assert [line.get_linestyle() for line in lines] == ["-", "--"]

@@ -1,50 +1,227 @@
 """Runs of experiments on invented data: begun, stopped, gone on with, and their results left behind."""
 
 import json
+import shutil
+import sys
+from contextlib import nullcontext
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from data.written import mnist_folder
 
+from tickgp.cli.reproduce import reproduce as command
+from tickgp.data.dataset import Dataset, Split
+from tickgp.experiments import results as results_module
 from tickgp.experiments.cells import Cell, EnsembleConfig, cnn, shallow
-from tickgp.experiments.reproduce import Begun, Done, Places, reproduce
+from tickgp.experiments.reproduce import Begun, Done, Failed, Places, left, reproduce, step_of
 from tickgp.experiments.results import is_done, read_result
+from tickgp.experiments.run_cnn import _watched
 from tickgp.runs.events import Stopped
-from tickgp.training.config import DataConfig
+from tickgp.runs.folder import read_history, write_history
+from tickgp.runs.judge import watched_images
+from tickgp.training.config import Config, DataConfig, TrainingConfig
 
-pytestmark = pytest.mark.slow
+NAMES = ["mnist/tick", "mnist/bcnn", "mnist/ensemble", "mnist/again"]
 
 
-def tiny_cells() -> list[Cell]:
+def tiny_cells(**network) -> list[Cell]:
+    """A GP, a CNN, an ensemble of it, and the GP trained on."""
     data = DataConfig("mnist")
-    tick, network = shallow("mnist", "tick", "smoke"), cnn("mnist", "smoke")
-    training = replace(tick.settings.training, max_steps=6, batch_size=8, report_every=2, watched_images=10)
-    network = replace(network.settings, max_steps=6, batch_size=8, report_every=2, watched_images=10)
-    return [
-        Cell("mnist/tick", replace(tick.settings, data=data, training=training)),
-        Cell("mnist/bcnn", replace(network, data=replace(data, validation_share=0.2))),
-        Cell("mnist/ensemble", EnsembleConfig(data, ("mnist/bcnn", "mnist/bcnn"))),
-    ]
+    tick, cnn_settings = shallow("mnist", "tick", "smoke").settings, cnn("mnist", "smoke").settings
+    training = replace(tick.training, max_steps=5, batch_size=8, report_every=2, watched_images=10, checkpoint_every=2)
+    tick = replace(tick, data=data, training=training)
+    small = {"max_steps": 5, "batch_size": 8, "report_every": 2, "watched_images": 10} | network
+    settings = (
+        tick,
+        replace(cnn_settings, data=replace(data, validation_share=0.2), **small),
+        EnsembleConfig(data, ("mnist/bcnn", "mnist/bcnn")),
+    )
+    cells = [Cell(name, each) for name, each in zip(NAMES, settings, strict=False)]
+    return [*cells, Cell("mnist/again", tick, start_from="mnist/tick")]
 
 
-def test_a_stopped_experiment_goes_on_and_ends_alike(tmp_path):
-    folder = mnist_folder(tmp_path / "data")
-    cells, asked = tiny_cells(), iter(range(1000))
-    places, other = (Places(tmp_path / name / "work", tmp_path / name / "results", folder) for name in "ab")
-    events = list(reproduce(cells, "smoke", places, lambda: next(asked) == 3))
+@pytest.fixture
+def plan(monkeypatch):
+    """Makes cells the planned ones."""
+
+    def put(cells: list[Cell]) -> list[Cell]:
+        monkeypatch.setattr(results_module, "_planned", lambda scale: {cell.name: cell for cell in cells})
+        return cells
+
+    return put
+
+
+@pytest.fixture
+def places(tmp_path) -> Places:
+    return Places(tmp_path / "work", tmp_path / "results", mnist_folder(tmp_path / "data"))
+
+
+def go(cells: list[Cell], places: Places, stop=lambda: False) -> list:
+    return list(reproduce(cells, "smoke", places, stop))
+
+
+def names(kind: type, events: list) -> list[str]:
+    return [event.cell.name for event in events if isinstance(event, kind)]
+
+
+def after(number: int):
+    """Says stop when asked for the `number`th time."""
+    asked = iter(range(1, 1000))
+    return lambda: next(asked) == number
+
+
+@pytest.mark.slow
+def test_a_stopped_experiment_goes_on_and_ends_alike(places, plan, tmp_path):
+    cells = plan(tiny_cells())
+    other = Places(tmp_path / "b/work", tmp_path / "b/results", places.data_dir)
+    events = go(cells, places, after(4))
     assert isinstance(events[-1], Stopped)
     assert not is_done(places.results, "smoke", cells[0])
-    events = list(reproduce(cells, "smoke", places, lambda: False))
-    assert [event.cell.name for event in events if isinstance(event, Done)] == [cell.name for cell in cells]
+    assert step_of(cells[0], "smoke", places) == 2
+    events = go(cells, places)
+    assert names(Done, events) == NAMES
     assert all(is_done(places.results, "smoke", cell) for cell in cells)
-    assert not any(isinstance(event, Begun) for event in reproduce(cells, "smoke", places, lambda: False))
-    list(reproduce(cells, "smoke", other, lambda: False))
+    assert go(cells, places) == []
+    go(cells, other)
     for cell in cells:
         a, b = (read_result(p.results, "smoke", cell.name) for p in (places, other))
         assert a["metrics"] == b["metrics"]
         assert "data_dir" not in json.dumps(a["settings"])
+        assert a["machine"]["cpu"]
+        assert a["machine"]["cores"] >= 1
     results = {name: read_result(places.results, "smoke", f"mnist/{name}") for name in ("tick", "bcnn", "ensemble")}
     one, mean = (results[name]["metrics"]["test"] for name in ("bcnn", "ensemble"))
     assert mean["ensemble"]["test"]["nll"] == pytest.approx(one["deterministic"]["test"]["nll"], rel=1e-5)
     assert np.isfinite(results["tick"]["elbo"])
+
+
+@pytest.mark.slow
+def test_a_stopped_cnn_goes_on_and_ends_alike(places, plan, tmp_path):
+    cell = plan(tiny_cells())[1]
+    other = Places(tmp_path / "b/work", tmp_path / "b/results", places.data_dir)
+    assert go([cell], places, after(3))[-1] == Stopped(3)
+    assert step_of(cell, "smoke", places) == 2
+    go([cell], places)
+    go([cell], other)
+    a, b = (read_result(p.results, "smoke", cell.name) for p in (places, other))
+    assert a["metrics"] == b["metrics"]
+    assert [line["step"] for line in a["curve"]] == [2, 4, 5]
+    assert [line["nll"] for line in a["curve"]] == [line["nll"] for line in b["curve"]]
+    assert a["seconds"] == a["curve"][-1]["seconds"]
+
+
+@pytest.mark.slow
+def test_what_a_kill_leaves_is_no_obstacle(places, plan):
+    gp, network, *_ = plan(tiny_cells())
+    for cell in (gp, network):  # settings noted, and nothing but a file that was being written
+        go([cell], places, lambda: True)
+        folder = places.folder("smoke", cell.name)
+        shutil.rmtree(folder)
+        (folder / "checkpoint").mkdir(parents=True)
+        (folder / ".config.toml.1.tmp").write_text("seed")
+        (folder / "checkpoint" / ".step-00000002.safetensors.1.tmp").write_text("")
+    assert names(Done, go([gp, network], places)) == NAMES[:2]
+    assert not [*places.work.rglob("*.tmp")]
+
+
+@pytest.mark.slow
+def test_a_run_of_other_settings_is_begun_anew(places, plan):
+    (cell,) = plan([tiny_cells()[1]])
+    go([cell], places, after(3))
+    (changed,) = plan([tiny_cells(dropout=0.1)[1]])
+    assert step_of(changed, "smoke", places) is None
+    assert go([changed], places, after(1))[-1] == Stopped(1)
+    assert read_history(places.folder("smoke", cell.name)) == []
+
+
+@pytest.mark.slow
+def test_runs_made_from_a_changed_run_are_made_anew(places, plan):
+    go(plan(tiny_cells()), places)
+    changed = plan(tiny_cells(dropout=0.1))
+    assert [cell.name for cell in left(changed, "smoke", places)] == ["mnist/bcnn", "mnist/ensemble"]
+    assert names(Done, go(changed, places)) == ["mnist/bcnn", "mnist/ensemble"]
+
+
+@pytest.mark.slow
+def test_results_without_their_runs_are_run_again_for_those_that_need_them(places, plan):
+    cells = plan(tiny_cells())
+    go(cells, places)
+    shutil.rmtree(places.work)
+    assert left(cells, "smoke", places) == []
+    for name in NAMES[2:]:
+        (places.results / "smoke" / f"{name}.json").unlink()
+    before = read_result(places.results, "smoke", "mnist/tick")
+    alone = go(cells[2:], places)
+    assert names(Failed, alone) == NAMES[2:]
+    assert "first run mnist/bcnn" in str(next(event.error for event in alone if isinstance(event, Failed)))
+    assert [cell.name for cell in left(cells, "smoke", places)] == NAMES
+    assert names(Done, go(cells, places)) == NAMES
+    assert read_result(places.results, "smoke", "mnist/tick")["metrics"] == before["metrics"]
+
+
+@pytest.mark.slow
+def test_data_may_move_between_commands(places, plan):
+    cell = plan(tiny_cells())[0]
+    assert isinstance(go([cell], places, after(4))[-1], Stopped)
+    moved = replace(places, data_dir=places.data_dir.rename(places.data_dir.with_name("elsewhere")))
+    assert names(Done, go([cell], moved)) == ["mnist/tick"]
+
+
+def test_a_failed_run_does_not_end_the_others(places, plan):
+    cells = plan(tiny_cells())
+    events = go(cells, replace(places, data_dir=places.data_dir / "nowhere"))
+    assert names(Begun, events) == names(Failed, events) == NAMES
+    assert not places.results.exists()
+
+
+@pytest.fixture
+def paths(tmp_path, monkeypatch) -> dict:
+    """Places for the command to write to, and none of its options left from pytest's."""
+    monkeypatch.setattr(sys, "argv", ["tickgp"])
+    return {"work": tmp_path / "work", "results": tmp_path / "results", "page": tmp_path / "RESULTS.md"}
+
+
+def test_the_command_writes_the_page_and_says_what_failed(paths, tmp_path, capsys):
+    (tmp_path / "empty").mkdir()
+    runs = ("mnist/bcnn-0.25", "mnist/ensemble")
+    with pytest.raises(SystemExit) as ended:
+        command(("table1",), scale="smoke", only=runs, data_dir=tmp_path / "empty", **paths)
+    assert ended.value.code == 1
+    said = capsys.readouterr().out.splitlines()
+    assert [line.partition(" failed: ")[0] for line in said if " failed: " in line] == [*runs]
+    assert paths["page"].is_file()
+
+
+def test_a_stopped_command_writes_the_page_before_it_ends(paths, tmp_path, monkeypatch, capsys):
+    data_dir = mnist_folder(tmp_path / "data", train=1200, test=300)
+    monkeypatch.setattr(sys.modules["tickgp.cli.reproduce"], "stop_on_signal", lambda: nullcontext(lambda: True))
+    with pytest.raises(SystemExit) as ended:
+        command(("table1",), scale="smoke", only=("mnist/tick",), data_dir=data_dir, **paths)
+    assert ended.value.code == 130
+    assert paths["page"].is_file()
+    assert "stopped at step 0" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_a_cnn_has_no_elbo_and_a_begun_run_its_step(paths, tmp_path, capsys):
+    data_dir = mnist_folder(tmp_path / "data", train=1200, test=300)
+    settings = {"scale": "smoke", "only": ("mnist/bcnn-depth1",), "data_dir": data_dir, **paths}
+    folder = paths["work"] / "smoke/mnist/bcnn-depth1"
+    command(("depth-baselines",), **settings)
+    said = capsys.readouterr().out
+    assert "step 100  NLL" in said
+    (paths["results"] / "smoke/mnist/bcnn-depth1.json").unlink()
+    write_history(folder, read_history(folder, last=40))
+    command(("depth-baselines",), status=True, **settings)
+    assert "step 40" in capsys.readouterr().out
+
+
+def test_a_cnn_is_watched_on_the_test_images_that_a_gp_is_watched_on():
+    images, labels = np.zeros((30, 1, 1, 1), np.uint8), np.arange(30)
+    data = Dataset("numbers", Split(images, labels), Split(images, labels), ("a",))
+    config = Config(training=TrainingConfig(watched_images=7))
+    expected = watched_images(config, data)[0].labels
+    network = replace(cnn("mnist", "smoke").settings, watched_images=7)
+    split = replace(data, validation=Split(images[:5], labels[:5]))
+    np.testing.assert_array_equal(_watched(network, split)[0].labels, expected)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from tickgp.gp import linalg
+from tickgp.gp.compiling import platform
 
 each_size = pytest.mark.parametrize("M", [1, 7, 32, 70])
 
@@ -62,3 +63,10 @@ def test_single_precision_is_as_good_as_substitution():
     single = [jnp.asarray(a, jnp.float32) for a in (K, B)]
     error = lambda f: np.abs(np.asarray(f(*single), float) - expected).max()
     assert error(linalg.whiten) < 3 * error(plain)
+
+
+def test_where_it_will_run_is_what_the_user_asked_for():
+    assert platform() == jax.default_backend()
+    for device in ("cpu", jax.devices("cpu")[0]):
+        with jax.default_device(device):
+            assert platform() == "cpu"

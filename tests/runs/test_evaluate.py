@@ -7,6 +7,7 @@ import pytest
 from sklearn.metrics import roc_auc_score
 
 from tickgp.data.dataset import load_dataset
+from tickgp.errors import UsageError
 from tickgp.runs.evaluate import evaluate_run
 from tickgp.runs.model_file import load_model
 from tickgp.training.config import DataConfig
@@ -62,3 +63,8 @@ def test_without_a_known_class_only_strangeness_is_left(finished, tmp_path):
     metrics = evaluate_run(finished, DataConfig(f"npz:{tmp_path / 'noise.npz'}")).metrics
     assert metrics["test"] is None
     assert set(metrics["auroc"]) == {"entropy", "mutual_information"}
+
+
+def test_its_own_data_are_read_as_they_were_for_training(finished):
+    with pytest.raises(UsageError, match="--skip-bad-images was given for the run's own data"):
+        evaluate_run(finished, DataConfig("digits", skip_bad_images=True))

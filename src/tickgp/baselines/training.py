@@ -40,7 +40,7 @@ class CNNProgress:
     loss: float
     """Mean since the last report of the cross-entropy of a minibatch under dropout, in nats per image."""
     seconds: float
-    """Since this call began, compilation included."""
+    """That the steps took since this call began, compilation included; what is done between reports does not count."""
 
 
 def train_cnn(
@@ -83,7 +83,9 @@ def train_cnn(
             loss = _mean_loss(state)
             if (i + 1) % report_every == 0:
                 state = eqx.tree_at(lambda s: s.sums, state, jnp.zeros(2))
-            yield CNNProgress(state, i + 1, loss, time.monotonic() - began)
+            now = time.monotonic()
+            yield CNNProgress(state, i + 1, loss, now - began)
+            began += time.monotonic() - now
         if ending:
             return
 

@@ -25,6 +25,7 @@ def set_up(device: Device, *, float64: bool) -> None:
         _check(device)
     if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
         jax.config.update("jax_compilation_cache_dir", str(cache_folder() / "compiled"))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)  # many small programs take long together
 
 
 def _check(device: str) -> None:

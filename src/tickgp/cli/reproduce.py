@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from pathlib import Path
@@ -62,19 +63,25 @@ def reproduce(
         raise ValueError(f"there is no run {unknown[0]} here; choose among: {', '.join(cell.name for cell in cells)}")
     chosen = [cell for cell in cells if not only or cell.name in only]
     places = Places(work, results, data_dir)
+    exit_code = 0
     if not status:
-        _run(chosen, scale, places, max_seconds, console)
-        for path in draw(names, scale, places):
-            console.print(f"drew {path}", highlight=False, soft_wrap=True)
-        write_whole(page, results_page(results).encode())
-    console.print(_progress_table(chosen, scale, places.results))
+        exit_code = _run(chosen, scale, places, max_seconds, console)
+        try:
+            for path in draw(names, scale, places):
+                console.print(f"drew {path}", highlight=False, soft_wrap=True)
+        finally:
+            write_whole(page, results_page(results).encode())
+    console.print(_progress_table(chosen, scale, places))
+    if exit_code:
+        sys.exit(exit_code)
 
 
-def _run(cells: list[Cell], scale: Scale, places: Places, max_seconds: float | None, console: Console) -> None:
-    from tickgp.experiments.reproduce import Begun, Done, reproduce
-    from tickgp.runs.events import Report, Stopped
+def _run(cells: list[Cell], scale: Scale, places: Places, max_seconds: float | None, console: Console) -> int:
+    """Run what is left; the exit code: 0, 1 if a run failed, 130 if it was stopped."""
+    from tickgp.experiments.reproduce import Begun, Done, Failed, reproduce
+    from tickgp.runs.events import Note, Report, Stopped
 
-    began = time.monotonic()
+    began, failed = time.monotonic(), False
     late = lambda: max_seconds is not None and time.monotonic() - began > max_seconds
     say = lambda text: console.print(text, highlight=False, soft_wrap=True, markup=False)
     with stop_on_signal() as stopping:
@@ -84,21 +91,41 @@ def _run(cells: list[Cell], scale: Scale, places: Places, max_seconds: float | N
                     say(f"{cell.name} ...")
                 case Done(cell):
                     say(f"{cell.name} done, {time.monotonic() - began:.0f} s")
+                case Failed(cell, error):
+                    if "--debug" in sys.argv:
+                        raise error
+                    failed = True
+                    expected = isinstance(error, ValueError | ArithmeticError | OSError)
+                    kind = "" if expected else f"{type(error).__name__}: "
+                    say(f"{cell.name} failed: {kind}{' '.join(str(error).split())}")
+                case Note(text):
+                    say(f"  {text}")
                 case Report():
-                    say(f"  step {event.step}  ELBO {event.elbo:.1f}  NLL {event.nll:.4f}  {event.seconds:.0f} s")
+                    bound = "" if math.isnan(event.elbo) else f"  ELBO {event.elbo:.1f}"
+                    say(f"  step {event.step}{bound}  NLL {event.nll:.4f}  {event.seconds:.0f} s")
                 case Stopped(step):
                     say(f"  stopped at step {step}; the same command goes on")
-    if stopping():
-        sys.exit(130)
+    return 130 if stopping() else int(failed)
 
 
-def _progress_table(cells: list[Cell], scale: Scale, results: Path) -> Table:
-    from tickgp.experiments.results import is_done, read_result
+def _progress_table(cells: list[Cell], scale: Scale, places: Places) -> Table:
+    from tickgp.experiments.reproduce import left
+    from tickgp.experiments.results import read_result
 
     table = Table("run", "state", "minutes", title=f"{scale} scale")
+    names = {cell.name for cell in left(cells, scale, places)}
     for cell in cells:
-        done = is_done(results, scale, cell)
-        result = read_result(results, scale, cell.name) if done else None
+        result = None if cell.name in names else read_result(places.results, scale, cell.name)
         minutes = "" if result is None or result["seconds"] is None else f"{result['seconds'] / 60:.1f}"
-        table.add_row(cell.name, "done" if done else "left", minutes)
+        table.add_row(cell.name, "done" if result is not None else _state(cell, scale, places), minutes)
     return table
+
+
+def _state(cell: Cell, scale: Scale, places: Places) -> str:
+    """Of a run that is left."""
+    from tickgp.experiments.reproduce import step_of
+    from tickgp.experiments.results import is_done
+
+    if (step := step_of(cell, scale, places)) is not None:
+        return f"step {step}"
+    return "left again, for runs that need its model" if is_done(places.results, scale, cell) else "left"

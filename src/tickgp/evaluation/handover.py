@@ -9,6 +9,8 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 from numpy.typing import ArrayLike
 
+from tickgp.errors import UsageError
+
 LARGEST_SUGGESTION = 0.5
 """Error beyond which a model that decides by itself is of no use."""
 
@@ -175,9 +177,9 @@ def _best_instead(steps: _Steps, max_error: float, level: float) -> str:
 
 def _check_limits(max_error: float, level: float) -> None:
     if not 0 < max_error < 1:
-        raise ValueError(f"max_error is {max_error}; give a share between 0 and 1, such as 0.01 for one in a hundred")
+        raise UsageError(f"max_error is {max_error}; give a share between 0 and 1, such as 0.01 for one in a hundred")
     if not 0 < level < 1:
-        raise ValueError(f"level is {level}; give a confidence between 0 and 1, such as 0.95")
+        raise UsageError(f"level is {level}; give a confidence between 0 and 1, such as 0.95")
 
 
 def _check_held_out(confidence: ArrayLike, right: ArrayLike) -> tuple[np.ndarray, np.ndarray]:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import jax
 import numpy as np
+from jaxtyping import Float, Int
 
 from tickgp.data.dataset import Split
-from tickgp.experiments.cells import Cell, Kernel, Scale, cnn, shallow, two_against_seven
+from tickgp.evaluation.metrics import nll
+from tickgp.experiments.cells import Kernel, Scale, two_against_seven
 from tickgp.experiments.figures.dropout import Curve, dropout_figure
 from tickgp.experiments.figures.full_covariance import SwitchedRun, full_covariance_figure
 from tickgp.experiments.figures.invariance import invariance_figure, matching_patches
@@ -22,6 +24,7 @@ from tickgp.experiments.plan import KERNELS, SAMPLERS
 from tickgp.experiments.predictions import read_predictions
 from tickgp.experiments.reproduce import Places
 from tickgp.experiments.run_cnn import load_cnn_data, other_data
+from tickgp.experiments.side_tables import step_ms
 from tickgp.experiments.tables import Book
 from tickgp.runs.folder import load_data
 from tickgp.runs.model_file import load_model
@@ -35,39 +38,58 @@ TITLES: dict[Kernel, Literal["Conv", "TICK"]] = {"conv": "Conv", "tick": "TICK"}
 
 def draw(experiments: list[str], scale: Scale, places: Places) -> list[Path]:
     """The figures of these experiments, as far as their runs are there, as PNG files beside the results."""
+    folder = places.results / scale / "figures"
     written = []
     for name in experiments:
-        for picture, figure in _DRAWN.get(name, lambda scale, places: {})(scale, places).items():
-            path = places.results / scale / "figures" / f"{picture}.png"
+        pictures = _DRAWN.get(name, lambda scale, places: {})(scale, places)
+        for picture, figure in pictures.items():
+            path = folder / f"{picture}.png"
             path.parent.mkdir(parents=True, exist_ok=True)
             figure.savefig(path, dpi=130, bbox_inches="tight", metadata={"Software": None})
             written.append(path)
+        _remove_other_pages(folder, pictures)
     return written
+
+
+def _remove_other_pages(folder: Path, pictures: Pictures) -> None:
+    """Pages of an earlier drawing of a set of images, of which there are now fewer pages."""
+    sets = {picture.rpartition("-all-")[0] for picture in pictures if "-all-" in picture}
+    for path in [path for name in sets for path in folder.glob(f"{name}-all-*.png")]:
+        if path.stem not in pictures:
+            path.unlink()
 
 
 def dropout(scale: Scale, places: Places) -> Pictures:
     book = Book(places.results, scale)
     names = {"TICK-GP": "mnist/tick", "B-CNN, p = 0.25": "mnist/bcnn-0.25", "B-CNN, p = 0.75": "mnist/bcnn-0.75"}
     found = {title: result for title, name in names.items() if (result := book.run(name)) is not None}
-    return {"dropout": dropout_figure({title: _curve(result) for title, result in found.items()})} if found else {}
+    curves = {title: _curve(result) for title, result in found.items()}
+    return {"dropout": dropout_figure(curves, _watched(found.values()))} if found else {}
 
 
 def traces(scale: Scale, places: Places) -> Pictures:
     book = Book(places.results, scale)
+    results = {kernel: {depth: book.run(f"mnist/deep-{kernel}-{depth}") for depth in (1, 2, 3)} for kernel in TITLES}
+    drawn = [trace for kernel, title in TITLES.items() for trace in _traces(title, results[kernel])]
+    found = [result for some in results.values() for result in some.values() if result is not None]
+    return {"traces": traces_figure(drawn, _watched(found))} if drawn else {}
+
+
+def _traces(title: Literal["Conv", "TICK"], results: dict[int, dict[str, Any] | None]) -> list[Trace]:
+    """By depth. Three layers start where two end; without those it is not known when."""
     drawn = []
-    for kernel, title in TITLES.items():
-        results = {depth: book.run(f"mnist/deep-{kernel}-{depth}") for depth in (1, 2, 3)}
-        for depth, result in results.items():
-            if result is None:
-                continue
-            before = results[2]["seconds"] if depth == 3 and results[2] else 0.0
-            drawn.append(Trace(title, depth, before + _column(result, "seconds"), _column(result, "top1_error")))  # type: ignore[arg-type]
-    return {"traces": traces_figure(drawn)} if drawn else {}
+    for depth, result in results.items():
+        first = results[2] if depth == 3 else None
+        if result is None or (depth == 3 and first is None):
+            continue
+        before = 0.0 if first is None else _column(first, "seconds")[-1]
+        drawn.append(Trace(title, depth, before + _column(result, "seconds"), _column(result, "top1_error")))  # type: ignore[arg-type]
+    return drawn
 
 
 def full_covariance(scale: Scale, places: Places) -> Pictures:
     book = Book(places.results, scale)
-    runs = []
+    runs, shown = [], []
     for kernel, title in TITLES.items():
         before = book.run(f"mnist/deep-{kernel}-2")
         after = {how: book.run(f"mnist/deep-{kernel}-2-{how}") for how in SAMPLERS}
@@ -75,6 +97,7 @@ def full_covariance(scale: Scale, places: Places) -> Pictures:
         if before is None or not found:
             continue
         last = before["steps"]
+        shown += [before, *found.values()]
         runs.append(
             SwitchedRun(
                 title,
@@ -85,71 +108,110 @@ def full_covariance(scale: Scale, places: Places) -> Pictures:
                     how: (last + _column(result, "step"), _column(result, "top1_error"), _column(result, "nll"))
                     for how, result in found.items()
                 },
-                step_ms={how: _step_ms(result) for how, result in found.items()},
+                step_ms={how: step_ms(result) for how, result in found.items()},
             )
         )
-    return {"full-covariance": full_covariance_figure(runs)} if runs else {}
+    return {"full-covariance": full_covariance_figure(runs, _watched(shown))} if runs else {}
 
 
 def misclassified(scale: Scale, places: Places) -> Pictures:
-    best = Book(places.results, scale).best_cnn("mnist")
+    book = Book(places.results, scale)
+    best = book.best_cnn("mnist")
     if best is None:
         return {}
-    cell = next(c for c in (cnn("mnist", scale, dropout=rate) for rate in (0.25, 0.5, 0.75)) if c.name == best)
+    cell = book.cells[best]
     data = load_cnn_data(cell, places.data_dir)
     splits = {"test": data.test} | other_data(cell, data.train.images.shape[1:], places.data_dir)
     pictures: Pictures = {}
     for name, split in splits.items():
-        models = _models(cell, name, split, data.class_names, scale, places)
+        models = _models(book, best, name, split, data.class_names, places)
         title = "mnist" if name == "test" else name
         if len(models) == 3:
             pictures[f"misclassified-{title}"] = few_misclassified(models)
-            pictures |= {f"misclassified-{title}-all-{model.name}": all_misclassified(model) for model in models}
+            pictures |= {
+                f"misclassified-{title}-all-{model.name}-{number}": page
+                for model in models
+                for number, page in enumerate(all_misclassified(model), start=1)
+            }
     return pictures
 
 
 def _models(
-    best: Cell, name: str, split: Split, class_names: tuple[str, ...], scale: Scale, places: Places
+    book: Book, best: str, on: str, split: Split, class_names: tuple[str, ...], places: Places
 ) -> list[Misclassified]:
     """The CNN as it is, Conv and TICK; those whose predictions are there."""
-    runs = {
-        "CNN": (best.name, f"{name}/deterministic"),
-        "Conv-GP": (shallow("mnist", "conv", scale).name, f"{name}/100"),
-        "TICK-GP": (shallow("mnist", "tick", scale).name, f"{name}/100"),
-    }
-    found = {title: (read_predictions(places.folder(scale, run)), kind) for title, (run, kind) in runs.items()}
+    runs = {"CNN": (best, "deterministic"), "Conv-GP": ("mnist/conv", "100"), "TICK-GP": ("mnist/tick", "100")}
+    found = {title: predictions(book, places, run, on, way, split.labels) for title, (run, way) in runs.items()}
     return [
-        Misclassified(title, split.images, split.labels, predictions[kind], class_names)
-        for title, (predictions, kind) in found.items()
-        if predictions is not None
+        Misclassified(title, split.images, split.labels, p, class_names) for title, p in found.items() if p is not None
     ]
 
 
+def predictions(book: Book, places: Places, name: str, on: str, way: str, labels: np.ndarray) -> np.ndarray | None:
+    """The probabilities that a run left in its folder; None if they are not those that its result was made from."""
+    result = book.run(name)
+    found = None if result is None else read_predictions(places.folder(book.scale, name))
+    if result is None or found is None:
+        return None
+    p = found[f"{on}/{way}"]
+    same = len(p) == len(labels) and np.isclose(nll(p, labels), result["metrics"][on][way]["test"]["nll"], rtol=1e-4)
+    return p if same else None
+
+
 def patch_response(scale: Scale, places: Places) -> Pictures:
-    folders = {kernel: places.folder(scale, two_against_seven(kernel, scale).name) for kernel in KERNELS}
-    predictions = {kernel: read_predictions(folder) for kernel, folder in folders.items()}
-    if any(found is None for found in predictions.values()):
+    book = Book(places.results, scale)
+    names = {kernel: two_against_seven(kernel, scale).name for kernel in KERNELS}
+    folders = {kernel: places.folder(scale, name) for kernel, name in names.items()}
+    if any(book.run(names[kernel]) is None or read_predictions(folders[kernel]) is None for kernel in KERNELS):
         return {}
     models = {kernel: load_model(folder) for kernel, folder in folders.items()}
-    test = load_data(models["tick"].config).test
-    images = test.images[_won_by_tick({k: p["test/100"] for k, p in predictions.items() if p}, test.labels)]
+    test = load_data(models["tick"].config, places.data_dir).test
+    p = {kernel: predictions(book, places, name, "test", "100", test.labels) for kernel, name in names.items()}
+    if p["conv"] is None or p["tick"] is None:
+        return {}
+    chosen, said = won_by_tick(p["conv"], p["tick"], test.labels)
     samples = {
-        f"{title}-GP": patch_response_deviations(models[kernel].model, images, key=jax.random.key(0))
+        f"{title}-GP": patch_response_deviations(models[kernel].model, test.images[chosen], key=jax.random.key(0))
         for kernel, title in TITLES.items()
     }
-    two, seven = (test.images[test.labels == label][0, ..., 0] / 1.0 for label in (0, 1))
-    corners = matching_patches(two, seven, 5)
-    boxes = tuple((*corner, 5) for corner in corners)
+    notes = {"Conv-GP": "the same response everywhere", "TICK-GP": _learned(book.run(names["tick"]))}
+    two, seven = (test.images[test.labels == label][0, ..., 0] / 255.0 for label in (0, 1))
+    boxes = tuple((*corner, 5) for corner in matching_patches(two, seven, 5))
     return {
-        "patch-response": patch_response_figure(images[..., 0] / 1.0, samples),
+        "patch-response": patch_response_figure(test.images[chosen, ..., 0] / 255.0, samples, notes, said),
         "invariance": invariance_figure(two, seven, boxes),  # type: ignore[arg-type]
     }
 
 
-def _won_by_tick(predictions: dict[str, np.ndarray], labels: np.ndarray) -> np.ndarray:
-    """Two images that Conv gets wrong and TICK right; if there are fewer, those where TICK gains most."""
-    own = {kernel: p[np.arange(len(labels)), labels] for kernel, p in predictions.items()}
-    return np.argsort(-(own["tick"] - own["conv"]), kind="stable")[:2]
+def won_by_tick(
+    conv: Float[np.ndarray, "N K"], tick: Float[np.ndarray, "N K"], labels: Int[np.ndarray, " N"]
+) -> tuple[Int[np.ndarray, " 2"], str]:
+    """Two images that Conv gets wrong and TICK right, those where TICK gains most, and a line that says so.
+
+    If fewer were won, others where it gains most fill up.
+    """
+    before, after = (p[np.arange(len(labels)), labels] for p in (conv, tick))
+    won = (before < 0.5) & (after > 0.5)
+    chosen = np.lexsort((before - after, ~won))[:2]
+    if won.sum() >= 2:
+        return chosen, f"Conv gets {won.sum()} images wrong that TICK gets right: the two where TICK gains most"
+    number = "No image is" if not won.any() else "Only the first image is"
+    return chosen, f"{number} one that Conv gets wrong and TICK right; shown besides: where TICK gains most"
+
+
+def _learned(result: dict[str, Any] | None) -> str:
+    learned = result and result["learned"]
+    if not learned:
+        return ""
+    lengthscale, crossings = learned["lengthscale"], learned["zero_crossings_across_width"]
+    return f"location lengthscale {lengthscale:.1f}, {crossings:.1f} zero crossings across {learned['width']} pixels"
+
+
+def _watched(results: Iterable[dict[str, Any]]) -> str:
+    """How many test images the curves of these runs were measured on."""
+    settings = [result["settings"] for result in results]
+    numbers = {some.get("training", some)["watched_images"] for some in settings}
+    return " or ".join(f"{number:,}" for number in sorted(numbers))
 
 
 def _curve(result: dict[str, Any]) -> Curve:
@@ -161,12 +223,6 @@ def _curve(result: dict[str, Any]) -> Curve:
 
 def _column(result: dict[str, Any], name: str) -> np.ndarray:
     return np.array([np.nan if line[name] is None else line[name] for line in result["curve"]], float)
-
-
-def _step_ms(result: dict[str, Any]) -> float:
-    """Milliseconds of a step, from the first report on: what was before has compiled."""
-    steps, seconds = _column(result, "step"), _column(result, "seconds")
-    return float(1000 * (seconds[-1] - seconds[0]) / (steps[-1] - steps[0])) if len(steps) > 1 else float("nan")
 
 
 _DRAWN: dict[str, Callable[[Scale, Places], Pictures]] = {

@@ -34,5 +34,5 @@ def judge_ensemble(cell: Cell, folder: Path, work: Path, data_dir: Path | None) 
 def _predictions(folder: Path) -> dict[str, np.ndarray]:
     found = read_predictions(folder)
     if found is None:
-        raise ValueError(f"{folder} holds no predictions of a finished run; remove its result file to run it again")
+        raise ValueError(f"{folder} holds no predictions of a finished run; finish that run first")
     return found

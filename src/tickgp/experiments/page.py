@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 from tickgp.experiments.cells import Scale
-from tickgp.experiments.plan import EXPERIMENTS, cells_of
-from tickgp.experiments.results import read_result
+from tickgp.experiments.plan import EXPERIMENTS, KERNELS
+from tickgp.experiments.side_tables import about_cnns, learned_locations, sampler_table
 from tickgp.experiments.tables import Book, depth_baselines, table1, table2, table3
 
 HEAD = """# Results
 
 Made by `tickgp reproduce` from the files under `results/`: do not edit. In each cell stands our number, its 95 %
-bootstrap interval over the test images, and in square brackets the paper's (Dutordoir et al., AISTATS 2020). A cell
-without a number of ours is a run still to be made. Errors in per cent, NLL in nats per image; predictions of GPs are
-averaged over 100 draws where no S is given (the paper: 5). What the paper leaves open, and what is done here:
-[docs/experiments.md](docs/experiments.md).
+bootstrap interval over the test images, and in square brackets the paper's (Dutordoir et al., AISTATS 2020), with its
+digits. A cell without a number of ours is a run still to be made. Errors in per cent, NLL in nats per image.
+Predictions of GPs are averaged over S = 5 draws, as in the paper, and in the line below over 100. What the paper leaves
+open, and what is done here: [docs/experiments.md](docs/experiments.md).
 """
 SCALES: dict[Scale, str] = {
     "paper": "## The paper's settings",
     "fast": "## Settings that get there sooner (`--scale fast`)",
     "smoke": "## Smoke runs (`--scale smoke`): tiny models on a few images, only to show that every command works",
 }
+SAMPLED = """The model of two layers before, and after further training with each way to draw its hidden layer: every
+patch on its own (marginal), all jointly (full), jointly through u (correlated). Predictions: S = 100."""
+LEARNED = """The location kernel of each TICK-GP's last layer after training: its lengthscale, the width of the image
+that this layer sees, and how often a draw of the location process is expected to cross zero across this width. An
+invariant response would never cross it."""
 FIGURES = {
     "invariance": "Why invariance is unrealistic: the same stroke in a 2 and in a 7",
     "patch-response": "Five samples of the patch response, as deviations from its mean",
@@ -43,27 +49,64 @@ def results_page(results: Path) -> str:
 def _scale(results: Path, scale: Scale) -> str:
     book = Book(results, scale)
     sections = {
-        "Table 1": table1(book),
+        "Table 1": f"{table1(book)}\n\n{about_cnns(book)}",
         "Table 2": table2(book),
         "Table 3": table3(book),
         "Depth baselines": depth_baselines(book),
+        "The price of joint samples": f"{SAMPLED}\n\n{sampler_table(book)}",
     }
+    if learned := learned_locations(book):
+        sections["Learned translation insensitivity"] = f"{LEARNED}\n\n{learned}"
     tables = "\n\n".join(f"### {title}\n\n{table}" for title, table in sections.items())
-    return f"{SCALES[scale]}\n\n{tables}\n\n{_figures(results, scale)}{_made_with(results, scale)}"
+    return f"{SCALES[scale]}\n\n{tables}\n\n{_figures(book)}{_made_with(book)}"
 
 
-def _figures(results: Path, scale: Scale) -> str:
-    found = [name for name in FIGURES if (results / scale / "figures" / f"{name}.png").is_file()]
-    picture = lambda name: f"### {FIGURES[name]}\n\n![{FIGURES[name]}](results/{scale}/figures/{name}.png)\n\n"
-    return "".join(map(picture, found))
+def _figures(book: Book) -> str:
+    found = [name for name in FIGURES if (_folder(book) / f"{name}.png").is_file() and _is_current(book, name)]
+    return "".join(_figure(book, name) for name in found)
 
 
-def _made_with(results: Path, scale: Scale) -> str:
-    names = [cell.name for cell in cells_of(list(EXPERIMENTS), scale)]
-    done = [result for name in names if (result := read_result(results, scale, name)) is not None]
+def _folder(book: Book) -> Path:
+    return book.results / book.scale / "figures"
+
+
+def _is_current(book: Book, name: str) -> bool:
+    """Whether the runs that a picture is drawn from are still those of the tables."""
+    runs_of = lambda name: [cell.name for cell in EXPERIMENTS[name].cells(book.scale)]
+    match name:
+        case "invariance" | "patch-response":
+            return all(book.run(cell) for cell in runs_of("patch-response"))
+        case "misclassified-mnist" | "misclassified-semeion":
+            return all(book.run(f"mnist/{kernel}") for kernel in KERNELS) and book.best_cnn("mnist") is not None
+        case "full-covariance":
+            return any(book.run(cell) for cell in runs_of(name) if book.cells[cell].start_from)
+        case _:
+            return any(book.run(cell) for cell in runs_of(name))
+
+
+def _figure(book: Book, name: str) -> str:
+    """A picture, and links to those with the complete set."""
+    address = f"results/{book.scale}/figures/{name}"
+    picture = f"### {FIGURES[name]}\n\n![{FIGURES[name]}]({address}.png)\n\n"
+    pages = sorted(_numbered(path, name) for path in _folder(book).glob(f"{name}-all-*-*.png"))
+    links = [
+        f"{model} " + ", ".join(f"[{number}]({address}-all-{model}-{number}.png)" for _, number in numbers)
+        for model, numbers in groupby(pages, key=lambda page: page[0])
+    ]
+    return f"{picture}All of them, page by page: {'; '.join(links)}.\n\n" if links else picture
+
+
+def _numbered(path: Path, name: str) -> tuple[str, int]:
+    """Model and number of a page."""
+    model, _, number = path.stem.removeprefix(f"{name}-all-").rpartition("-")
+    return model, int(number)
+
+
+def _made_with(book: Book) -> str:
+    done = [result for name in book.cells if (result := book.run(name)) is not None]
     seconds = sum(result["seconds"] or 0 for result in done)
-    devices = ", ".join(sorted({_machine(result) for result in done}))
-    return f"{len(done)} of {len(names)} runs are done, {seconds / 60:.0f} minutes in all, on: {devices}.\n"
+    devices = ", ".join(sorted({_machine(result) for result in done})) or "no machine yet"
+    return f"{len(done)} of {len(book.cells)} runs are done, {seconds / 60:.0f} minutes in all, on: {devices}.\n"
 
 
 def _machine(result: dict[str, Any]) -> str:

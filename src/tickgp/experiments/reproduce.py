@@ -10,11 +10,14 @@ from typing import Any
 
 from tickgp.experiments.cells import Cell, CnnConfig, EnsembleConfig, Scale
 from tickgp.experiments.ensemble import judge_ensemble
-from tickgp.experiments.results import is_done, settings_of, write_result
+from tickgp.experiments.predictions import read_predictions
+from tickgp.experiments.results import agree, all_settings, is_done, needed, write_result
 from tickgp.experiments.run_cnn import judge_cnn, train_cnn_cell
 from tickgp.experiments.run_gp import judge_gp, train_gp
+from tickgp.runs import model_file
 from tickgp.runs.events import Event, Stopped
-from tickgp.runs.folder import read_json, write_json
+from tickgp.runs.folder import read_history, read_json, write_json
+from tickgp.training.checkpoint import checkpoints
 from tickgp.training.config import Config
 
 
@@ -45,27 +48,56 @@ class Done:
     cell: Cell
 
 
+@dataclass(frozen=True)
+class Failed:
+    """A run could not be made; those after it still can."""
+
+    cell: Cell
+    error: Exception
+
+
 def reproduce(
     cells: list[Cell], scale: Scale, places: Places, stop: Callable[[], bool]
-) -> Iterator[Begun | Done | Event]:
-    """Run what has no result yet; ends after the run in which `stop` said so."""
-    for cell in cells:
-        if is_done(places.results, scale, cell):
-            continue
+) -> Iterator[Begun | Done | Failed | Event]:
+    """Run what is left; ends after the run in which `stop` said so."""
+    for cell in left(cells, scale, places):
         yield Begun(cell)
-        for event in _train(cell, scale, places, stop):
-            yield event
-            if isinstance(event, Stopped):
-                return
-        write_result(places.results, scale, cell, _judge(cell, scale, places))
-        yield Done(cell)
+        try:
+            for event in _train(cell, scale, places, stop):
+                yield event
+                if isinstance(event, Stopped):
+                    return
+            write_result(places.results, scale, cell, _judge(cell, scale, places))
+            yield Done(cell)
+        except Exception as error:
+            yield Failed(cell, error)
         if stop():
             return
 
 
+def left(cells: list[Cell], scale: Scale, places: Places) -> list[Cell]:
+    """The runs without a result, and those that they need but whose result alone is here, as after a `git clone`."""
+    found, wanted = list[Cell](), set[str]()
+    for cell in reversed(cells):
+        if not is_done(places.results, scale, cell) or (cell.name in wanted and not _is_whole(cell, scale, places)):
+            found.append(cell)
+            wanted |= {other.name for other in _still_needed(cell, scale, places)}
+    return found[::-1]
+
+
+def step_of(cell: Cell, scale: Scale, places: Places) -> int | None:
+    """The step that a begun run last reported; None if it has not come to a report."""
+    history = read_history(places.folder(scale, cell.name)) if _is_begun(cell, scale, places) else []
+    return history[-1]["step"] if history else None
+
+
 def _train(cell: Cell, scale: Scale, places: Places, stop: Callable[[], bool]) -> Iterator[Event]:
     folder = places.folder(scale, cell.name)
-    _clear_if_other(cell, folder)
+    missing = [other for other in _still_needed(cell, scale, places) if not _is_whole(other, scale, places)]
+    if missing:
+        names = " ".join(other.name for other in missing)
+        raise ValueError(f"it is made from runs that are not finished in {places.work}; first run {names}")
+    _clear_if_other(cell, scale, places)
     match cell.settings:
         case EnsembleConfig():
             return iter(())
@@ -83,15 +115,44 @@ def _judge(cell: Cell, scale: Scale, places: Places) -> dict[str, Any]:
         case CnnConfig():
             return judge_cnn(cell, folder, places.data_dir)
         case Config():
-            return judge_gp(cell, folder)
+            return judge_gp(cell, folder, places.data_dir)
 
 
-def _clear_if_other(cell: Cell, folder: Path) -> None:
+def _still_needed(cell: Cell, scale: Scale, places: Places) -> list[Cell]:
+    """The runs without which it cannot be made; what it starts from is needed only before its first checkpoint."""
+    started = _is_begun(cell, scale, places) and checkpoints(places.folder(scale, cell.name) / "checkpoint")
+    return [] if started else needed(scale, cell)
+
+
+def _is_whole(cell: Cell, scale: Scale, places: Places) -> bool:
+    """Whether its folder holds what other runs are made from: its trained model, and all its predictions."""
+    folder = places.folder(scale, cell.name)
+    is_gp = isinstance(cell.settings, Config)
+    model = (folder / model_file.NAME).is_file() if is_gp else bool(checkpoints(folder / "checkpoint"))
+    if not model or not _is_begun(cell, scale, places):
+        return False
+    predicted = {name.partition("/")[0] for name in read_predictions(folder) or ()}
+    return predicted >= {"test", *cell.also_on}
+
+
+def _is_begun(cell: Cell, scale: Scale, places: Places) -> bool:
+    """Whether its folder was begun with these settings."""
+    path = _settings_path(cell, scale, places)
+    return path.is_file() and agree(read_json(path), scale, cell)
+
+
+def _clear_if_other(cell: Cell, scale: Scale, places: Places) -> None:
     """A run that was begun with other settings cannot be continued: it is begun anew."""
-    path, settings = folder.with_name(f"{folder.name}.json"), settings_of(cell)
-    if path.is_file() and read_json(path) == settings:
+    if _is_begun(cell, scale, places):
         return
+    path, folder = _settings_path(cell, scale, places), places.folder(scale, cell.name)
+    path.unlink(missing_ok=True)  # first: a folder of which half is left must not pass for a begun run
     if folder.is_dir():
         shutil.rmtree(folder)
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_json(path, settings)
+    write_json(path, all_settings(scale, cell))
+
+
+def _settings_path(cell: Cell, scale: Scale, places: Places) -> Path:
+    folder = places.folder(scale, cell.name)
+    return folder.with_name(f"{folder.name}.json")

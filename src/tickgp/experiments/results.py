@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import json
-from dataclasses import asdict
+import os
+import platform
+from dataclasses import MISSING, asdict, fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +14,8 @@ import jax
 import numpy as np
 
 from tickgp.evaluation.metrics import bootstrap, evaluate
-from tickgp.experiments.cells import Cell, Scale
+from tickgp.experiments.cells import Cell, EnsembleConfig, Scale
+from tickgp.experiments.plan import EXPERIMENTS, cells_of
 from tickgp.runs.folder import machine, write_json
 
 LONGEST_CURVE = 200
@@ -28,17 +32,32 @@ def read_result(results: Path, scale: Scale, name: str) -> dict[str, Any] | None
 
 
 def is_done(results: Path, scale: Scale, cell: Cell) -> bool:
-    """Whether there is a result of this run, made with these settings."""
+    """Whether there is a result of this run, made with these settings, on all data that it is to be tested on."""
     result = read_result(results, scale, cell.name)
-    return result is not None and _agree(result["settings"], settings_of(cell))
+    if result is None or not agree(result["settings"], scale, cell):
+        return False
+    return set(cell.also_on) <= result.get("metrics", {}).keys()
 
 
-def _agree(old: dict[str, Any], new: dict[str, Any]) -> bool:
-    """Whether all that the old settings say still holds; what they do not say came later, and was at its default."""
-    return all(
-        name in new and (_agree(value, new[name]) if isinstance(value, dict) else value == new[name])
-        for name, value in old.items()
+def agree(said: dict[str, Any], scale: Scale, cell: Cell) -> bool:
+    """Whether a run with the settings `said` is this one, and was made from the runs that this one needs.
+
+    A setting of which nothing is said came later: it was at its default.
+    """
+    own = {name: value for name, value in said.items() if name != "needs"}
+    made_from, needs = said.get("needs", {}), needed(scale, cell)
+    return (
+        _filled(own, _defaults(cell)) == settings_of(cell)
+        and made_from.keys() == {other.name for other in needs}
+        and all(agree(made_from[other.name], scale, other) for other in needs)
     )
+
+
+def needed(scale: Scale, cell: Cell) -> list[Cell]:
+    """The runs that this one is made from: the members of an ensemble, or the one that it starts from."""
+    members = cell.settings.members if isinstance(cell.settings, EnsembleConfig) else ()
+    names = members if cell.start_from is None else (*members, cell.start_from)
+    return [_planned(scale)[name] for name in names]
 
 
 def write_result(results: Path, scale: Scale, cell: Cell, content: dict[str, Any]) -> None:
@@ -46,20 +65,23 @@ def write_result(results: Path, scale: Scale, cell: Cell, content: dict[str, Any
     head = {
         "run": cell.name,
         "scale": scale,
-        "settings": settings_of(cell),
+        "settings": all_settings(scale, cell),
         "seed": cell.settings.seed,
-        "machine": machine(jax.devices()[0].device_kind),
+        "machine": {**machine(jax.devices()[0].device_kind), "cpu": _cpu(), "cores": os.cpu_count()},
     }
     path = result_path(results, scale, cell.name)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_json(path, {**head, **content})
 
 
+def all_settings(scale: Scale, cell: Cell) -> dict[str, Any]:
+    """The settings of a run, and in them those of the runs that it needs."""
+    return {**settings_of(cell), "needs": {other.name: all_settings(scale, other) for other in needed(scale, cell)}}
+
+
 def settings_of(cell: Cell) -> dict[str, Any]:
-    """The settings as JSON has them, without the places of files on one machine."""
-    settings = json.loads(json.dumps(asdict(cell.settings), default=str))
-    settings["data"].pop("data_dir")
-    return {**settings, "start_from": cell.start_from}
+    """A run's own settings as JSON has them, without the places of files on one machine."""
+    return _as_json({**asdict(cell.settings), "start_from": cell.start_from})
 
 
 def scores(probabilities: np.ndarray, labels: np.ndarray) -> dict[str, Any]:
@@ -71,3 +93,45 @@ def thinned(history: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """At most a few hundred points of a curve, the last one among them."""
     stride = -(-len(history) // LONGEST_CURVE) or 1
     return history[::-1][::stride][::-1]
+
+
+@functools.cache
+def _planned(scale: Scale) -> dict[str, Cell]:
+    return {cell.name: cell for cell in cells_of([*EXPERIMENTS], scale)}
+
+
+def _as_json(settings: dict[str, Any]) -> dict[str, Any]:
+    plain: dict[str, Any] = json.loads(json.dumps(settings, default=str))
+    plain["data"].pop("data_dir")
+    return plain
+
+
+def _defaults(cell: Cell) -> dict[str, Any]:
+    return _as_json({**_field_defaults(cell.settings), "start_from": None})
+
+
+def _field_defaults(settings: Any) -> dict[str, Any]:
+    """Of each setting that has one, its default; of settings in settings, theirs."""
+    found = {}
+    for field in fields(settings):
+        if is_dataclass(value := getattr(settings, field.name)):
+            found[field.name] = _field_defaults(value)
+        elif field.default is not MISSING:
+            found[field.name] = field.default
+        elif field.default_factory is not MISSING:
+            found[field.name] = field.default_factory()
+    return found
+
+
+def _filled(said: dict[str, Any], defaults: dict[str, Any]) -> dict[str, Any]:
+    """What is said, and the defaults of the rest."""
+    inner = lambda name, value: _filled(value, defaults.get(name, {})) if isinstance(value, dict) else value
+    return {**defaults, **{name: inner(name, value) for name, value in said.items()}}
+
+
+def _cpu() -> str:
+    """The name of the processor, as far as the system tells it."""
+    path = Path("/proc/cpuinfo")
+    lines = path.read_text().splitlines() if path.is_file() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()

@@ -24,25 +24,28 @@ from tickgp.experiments.cells import Cell, CnnConfig
 from tickgp.experiments.predictions import save_predictions
 from tickgp.experiments.results import scores, thinned
 from tickgp.runs.events import Event, Finished, Note, Report, Stopped
-from tickgp.runs.folder import append_history, load_data, read_history, write_history
-from tickgp.training.checkpoint import load_checkpoint, save_checkpoint
-from tickgp.training.config import Config
+from tickgp.runs.folder import append_history, load_data, read_history, remove_leftovers, write_history
+from tickgp.runs.judge import watched_images
+from tickgp.training.checkpoint import checkpoints, load_checkpoint, save_checkpoint
+from tickgp.training.config import Config, TrainingConfig
 
 
 def train_cnn_cell(cell: Cell, folder: Path, data_dir: Path | None, stop: Callable[[], bool]) -> Iterator[Event]:
     """The events of the run; it goes on where it stopped."""
     settings, data = _settings(cell), load_cnn_data(cell, data_dir)
     folder.mkdir(parents=True, exist_ok=True)
+    yield from (Note(f"removed {name}, which was cut short") for name in remove_leftovers(folder))
     state, broken = _start(folder, settings, data)
     yield from (Note(f"passed over a broken checkpoint: {reason}") for reason in broken)
     step = int(state.step)
     history = read_history(folder, last=step)
     write_history(folder, history)
     before = history[-1]["seconds"] if history else 0.0
+    watched = _watched(settings, data)
     for event in _training(settings, data, state, stop):
         state, step = event.state, event.step
-        if step % settings.report_every == 0:
-            report = _report(settings, data, event, before)
+        if step % settings.report_every == 0 or step == settings.max_steps:
+            report = _report(settings, watched, event, before)
             append_history(folder, {**asdict(report), "elbo": None, "jitter": None})
             yield report
             save_checkpoint(folder / "checkpoint", state)
@@ -99,7 +102,7 @@ def _start(folder: Path, settings: CnnConfig, data: Dataset) -> tuple[CNNState, 
     shape, key = data.train.images.shape[1:], jax.random.key(settings.seed)
     model = CNN(shape, len(data.class_names), num_convolutions=settings.num_convolutions, key=key)
     state = initial_state(model)
-    if (folder / "checkpoint").is_dir():
+    if checkpoints(folder / "checkpoint"):
         return load_checkpoint(folder / "checkpoint", state)
     return state, []
 
@@ -119,10 +122,15 @@ def _training(settings: CnnConfig, data: Dataset, state: CNNState, stop: Callabl
     )
 
 
-def _report(settings: CnnConfig, data: Dataset, event: CNNProgress, before: float) -> Report:
+def _watched(settings: CnnConfig, data: Dataset) -> tuple[Split, Split]:
+    """Images of test and of training, chosen as for a GP; a GP has no validation images, so none are watched here."""
+    config = Config(seed=settings.seed, training=TrainingConfig(watched_images=settings.watched_images))
+    return watched_images(config, replace(data, validation=None))
+
+
+def _report(settings: CnnConfig, watched: tuple[Split, Split], event: CNNProgress, before: float) -> Report:
     """Where training stands; a CNN has no ELBO and no jitter."""
-    model = event.state.model
-    train, test = (_first(split, settings.watched_images) for split in (data.train, data.test))
+    model, (test, train) = event.state.model, watched
     p = {name: _dropout(settings, model, split) for name, split in {"train": train, "test": test}.items()}
     return Report(
         step=event.step,
@@ -133,10 +141,6 @@ def _report(settings: CnnConfig, data: Dataset, event: CNNProgress, before: floa
         jitter=float("nan"),
         seconds=round(before + event.seconds, 3),
     )
-
-
-def _first(split: Split, number: int) -> Split:
-    return Split(split.images[:number], split.labels[:number])
 
 
 def _dropout(settings: CnnConfig, model: CNN, split: Split) -> np.ndarray:

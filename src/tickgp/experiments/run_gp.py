@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -24,25 +25,27 @@ from tickgp.runs.execute import execute
 from tickgp.runs.folder import load_data, prepare, read_history, read_json
 from tickgp.runs.model_file import TrainedModel, load_model
 from tickgp.training.config import Config
+from tickgp.training.tensors import write_whole
+from tickgp.training.toml import format_config
 
 
 def train_gp(cell: Cell, folder: Path, work: Path, data_dir: Path | None, stop: Callable[[], bool]) -> Iterator[Event]:
     """The events of the run; it goes on where it stopped. `work` is the folder of all runs."""
+    config = _placed(cell, work, data_dir)
     if not (folder / "config.toml").is_file():
-        config = cell.settings
-        assert isinstance(config, Config)
-        start_from = None if cell.start_from is None else work / cell.start_from
-        training = replace(config.training, start_from=start_from)
-        prepare(replace(config, data=replace(config.data, data_dir=data_dir), training=training), folder)
+        shutil.rmtree(folder, ignore_errors=True)  # what a kill left of a folder that was being prepared
+        prepare(config, folder)
+    else:  # begun with these settings, but maybe when files had other places
+        write_whole(folder / "config.toml", format_config(config).encode())
     if not (folder / "metrics.json").is_file():
         yield from execute(folder, stop=stop, command=f"tickgp reproduce --only {cell.name}")
 
 
-def judge_gp(cell: Cell, folder: Path) -> dict[str, Any]:
+def judge_gp(cell: Cell, folder: Path, data_dir: Path | None) -> dict[str, Any]:
     """The content of the result file of a finished run; its predictions are left in `folder`."""
     trained = load_model(folder)
-    data = load_data(trained.config)
-    splits = {"test": data.test} | {name: _other(trained, name) for name in cell.also_on}
+    data = load_data(replace(trained.config, data=replace(trained.config.data, data_dir=data_dir)))
+    splits = {"test": data.test} | {name: _other(trained, name, data_dir) for name in cell.also_on}
     p = {f"{name}/{S}": _predict(trained, split, S) for name, split in splits.items() for S in SAMPLES}
     save_predictions(folder, p)
     metrics = read_json(folder / "metrics.json")
@@ -74,8 +77,16 @@ def learned_location(model: DeepGP) -> dict[str, float] | None:
     }
 
 
-def _other(trained: TrainedModel, name: str) -> Split:
-    data_dir = trained.config.data.data_dir
+def _placed(cell: Cell, work: Path, data_dir: Path | None) -> Config:
+    """The settings of the run with the places of files on this machine."""
+    config = cell.settings
+    assert isinstance(config, Config)
+    start_from = None if cell.start_from is None else work / cell.start_from
+    training = replace(config.training, start_from=start_from)
+    return replace(config, data=replace(config.data, data_dir=data_dir), training=training)
+
+
+def _other(trained: TrainedModel, name: str, data_dir: Path | None) -> Split:
     return load_dataset(name, data_dir=data_dir, test_share=1.0, like=trained.image_shape).test
 
 

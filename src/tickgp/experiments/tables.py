@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from tickgp.experiments import paper_numbers as paper
-from tickgp.experiments.cells import DROPOUT_RATES, Scale
-from tickgp.experiments.results import read_result
+from tickgp.experiments.cells import DROPOUT_RATES, SAMPLES, Scale
+from tickgp.experiments.plan import EXPERIMENTS, cells_of
+from tickgp.experiments.results import is_done, read_result
 
 METRICS = {
     "top1_error": "top-1 error (%)",
@@ -19,18 +20,28 @@ METRICS = {
     "nll": "NLL",
     "nll_misses": "NLL of misses",
 }
+NEGATIVE_ELBO = "− ELBO (×10³)"
 Scores = dict[str, Any] | None
 """Metrics and their intervals; None if there is no such run yet."""
+DATASETS = {"mnist": "MNIST", "fashion-mnist": "Fashion-MNIST", "cifar10-grey": "grey CIFAR-10"}
+"""Of table 1."""
 
 
 class Book:
-    """The results of one scale, as the tables ask for them."""
+    """The results of one scale, as the tables ask for them: only of runs made with the settings of today."""
 
     def __init__(self, results: Path, scale: Scale):
         self.results, self.scale = results, scale
+        self.cells = {cell.name: cell for cell in cells_of([*EXPERIMENTS], scale)}
+        self._read: dict[str, dict[str, Any] | None] = {}
 
     def run(self, name: str) -> dict[str, Any] | None:
-        return read_result(self.results, self.scale, name)
+        """The result of a run; None if it is not there, or was made with other settings or at another scale."""
+        if name not in self._read:
+            done = is_done(self.results, self.scale, self.cells[name])
+            result = read_result(self.results, self.scale, name) if done else None
+            self._read[name] = result if result is not None and result["scale"] == self.scale else None
+        return self._read[name]
 
     def gp(self, name: str, *, on: str = "test", samples: int = 100) -> Scores:
         """A GP's scores, from so many draws."""
@@ -61,28 +72,25 @@ class Book:
 
 
 def table1(book: Book) -> str:
-    datasets = {"mnist": "MNIST", "fashion-mnist": "Fashion-MNIST", "cifar10-grey": "grey CIFAR-10"}
-    return "\n\n".join(_table1_part(book, dataset, title) for dataset, title in datasets.items())
+    return "\n\n".join(_table1_part(book, dataset, title) for dataset, title in DATASETS.items())
 
 
 def _table1_part(book: Book, dataset: str, title: str) -> str:
-    ours = {name: book.gp(f"{dataset}/{name}") for name in ("se", "conv", "tick")}
-    ours["bcnn"] = book.chosen_cnn(dataset, "dropout")
+    theirs = paper.TABLE1[dataset]
     more = {
-        "TICK, S = 5": book.gp(f"{dataset}/tick", samples=5),
         "CNN, temperature": book.chosen_cnn(dataset, "temperature"),
         "5 CNNs": book.ensemble(dataset),
     }
-    heads = ["SE", "Conv", "TICK", "B-CNN", *more]
     rows = [
         [
             words,
-            *(cell(ours[name], metric, paper.TABLE1[dataset][name][metric]) for name in ours),
+            *(gp_cell(book, f"{dataset}/{name}", metric, theirs[name][metric]) for name in ("se", "conv", "tick")),
+            cell(book.chosen_cnn(dataset, "dropout"), metric, theirs["bcnn"][metric]),
             *(cell(scores, metric) for scores in more.values()),
         ]
         for metric, words in METRICS.items()
     ]
-    return markdown([title, *heads], rows)
+    return markdown([title, "SE", "Conv", "TICK", "B-CNN", *more], rows)
 
 
 def table2(book: Book) -> str:
@@ -90,7 +98,11 @@ def table2(book: Book) -> str:
     heads = ["depth", "metric", "MNIST Conv", "MNIST TICK", "CIFAR-10 Conv", "CIFAR-10 TICK"]
     rows = []
     for depth in (1, 2, 3):
-        for metric, words in {"top1_error": METRICS["top1_error"], "nll": "NLL", "negative_elbo": "− ELBO"}.items():
+        for metric, words in {
+            "top1_error": METRICS["top1_error"],
+            "nll": "NLL",
+            "negative_elbo": NEGATIVE_ELBO,
+        }.items():
             cells = [_table2_cell(book, dataset, kernel, depth, metric) for dataset, kernel in kernels]
             rows.append([str(depth), words, *cells])
     return markdown(heads, rows)
@@ -99,65 +111,82 @@ def table2(book: Book) -> str:
 def _table2_cell(book: Book, dataset: str, kernel: str, depth: int, metric: str) -> str:
     name, theirs = f"{dataset}/deep-{kernel}-{depth}", paper.TABLE2[dataset][kernel][depth][metric]
     if metric != "negative_elbo":
-        return cell(book.gp(name), metric, theirs)
-    result = book.run(name)
-    return beside("" if result is None else f"{-result['elbo']:.0f}", f"{theirs:.0f}")
+        return gp_cell(book, name, metric, theirs)
+    return beside(negative_elbo(book.run(name)), theirs)
+
+
+def negative_elbo(result: dict[str, Any] | None) -> str:
+    """In thousands, as the paper has it."""
+    return "" if result is None else f"{-result['elbo'] / 1000:.3f}"
 
 
 def table3(book: Book) -> str:
     columns = {
-        "Conv": (book.gp("mnist/conv", on="semeion"), "conv"),
-        "TICK": (book.gp("mnist/tick", on="semeion"), "tick"),
         "CNN": (book.chosen_cnn("mnist", "deterministic", on="semeion"), "cnn"),
         "CNN, dropout at test": (book.chosen_cnn("mnist", "dropout", on="semeion"), None),
         "CNN, temperature": (book.chosen_cnn("mnist", "temperature", on="semeion"), None),
         "5 CNNs": (book.ensemble("mnist", on="semeion"), None),
     }
     rows = [
-        [words, *(cell(ours, metric, paper.TABLE3[name][metric] if name else None) for ours, name in columns.values())]
+        [
+            words,
+            *(
+                gp_cell(book, f"mnist/{kernel}", metric, paper.TABLE3[kernel][metric], on="semeion")
+                for kernel in ("conv", "tick")
+            ),
+            *(cell(ours, metric, paper.TABLE3[name][metric] if name else None) for ours, name in columns.values()),
+        ]
         for metric, words in METRICS.items()
     ]
-    return markdown(["trained on MNIST, tested on Semeion", *columns], rows)
+    return markdown(["trained on MNIST, tested on Semeion", "Conv", "TICK", *columns], rows)
 
 
 def depth_baselines(book: Book) -> str:
     rows = [
         [
             f"B-CNN, {depth} convolution{'s' if depth > 1 else ''}, MNIST",
-            *_pair(book.cnn(f"mnist/bcnn-depth{depth}", "dropout"), paper.GROWING_CNN[depth]),
+            *(
+                cell(book.cnn(f"mnist/bcnn-depth{depth}", "dropout"), metric, theirs[metric])
+                for metric in ("top1_error", "nll")
+            ),
         ]
-        for depth in (1, 2, 3)
+        for depth, theirs in paper.GROWING_CNN.items()
     ]
     rows += [
-        [f"deep SE-GP, 2 layers, {title}", *_pair(book.gp(f"{dataset}/deep-se"), paper.DEEP_SE[dataset])]
+        [
+            f"deep SE-GP, 2 layers, {title}",
+            *(
+                gp_cell(book, f"{dataset}/deep-se", metric, paper.DEEP_SE[dataset].get(metric))
+                for metric in ("top1_error", "nll")
+            ),
+        ]
         for dataset, title in {"mnist": "MNIST", "cifar10": "CIFAR-10"}.items()
     ]
     return markdown(["model", METRICS["top1_error"], METRICS["nll"]], rows)
 
 
-def _pair(scores: Scores, theirs: dict[str, float]) -> list[str]:
-    return [cell(scores, metric, theirs.get(metric)) for metric in ("top1_error", "nll")]
+def gp_cell(book: Book, name: str, metric: str, theirs: str | None = None, *, on: str = "test") -> str:
+    """A GP's number from S = 5 draws, as in the paper, beside the paper's; below it ours from 100."""
+    five, many = (cell(book.gp(name, on=on, samples=S), metric) for S in sorted(SAMPLES))
+    return beside(five, theirs) + (f"<br>S = {max(SAMPLES)}: {many}" if many else "")
 
 
-def cell(scores: Scores, metric: str, theirs: float | None = None) -> str:
+def cell(scores: Scores, metric: str, theirs: str | None = None) -> str:
     """Our number with its interval, and the paper's in brackets; where there is no run, only the paper's."""
-    show = _percent if metric.endswith("error") else _nats
     value = None if scores is None else scores["test"][metric]
     if scores is None or value is None:
-        ours = ""
-    else:
-        low, high = scores["interval"][metric]
-        scale = 100 if metric.endswith("error") else 1
-        ours = f"{show(scale * value)} <sub>{show(scale * low)}–{show(scale * high)}</sub>"
-    return beside(ours, None if theirs is None else show(theirs))
+        return beside("", theirs)
+    low, high = scores["interval"][metric]
+    show = _percent if metric.endswith("error") else _nats
+    return beside(f"{show(value)} <sub>{show(low)}–{show(high)}</sub>", theirs)
 
 
 def beside(ours: str, theirs: str | None) -> str:
     return ours if theirs is None else f"{ours} [{theirs}]".strip()
 
 
-def _percent(value: float) -> str:
-    return f"{value:.2f}"
+def _percent(fraction: float) -> str:
+    return f"{100 * fraction:.2f}"
 
 
 def _nats(value: float) -> str:

@@ -1,4 +1,4 @@
-"""How what is costly is compiled."""
+"""How, and for what, things are compiled."""
 
 from __future__ import annotations
 
@@ -9,3 +9,11 @@ import jax
 jit = functools.partial(jax.jit, compiler_options={"xla_gpu_enable_triton_gemm": False})
 """`jax.jit` without a search for the best of Triton's matrix products on a GPU: it took two thirds of the time of
 compiling or more, and training was no faster for it (docs/performance.md)."""
+
+
+def platform() -> str:
+    """What is traced now will run there: `cpu`, or `gpu`."""
+    device = jax.config.jax_default_device  # type: ignore[attr-defined]
+    if device is None:
+        return jax.default_backend()
+    return device.split(":")[0] if isinstance(device, str) else device.platform

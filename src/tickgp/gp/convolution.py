@@ -39,9 +39,9 @@ class PatchResponse(eqx.Module):
         """Σ_p w_p k_g(Z, (x_n[p], l(p))) for the patches of every image."""
         if not isinstance(self.patch, AbstractStationary):
             one_image = lambda x: matmul(self(Z, Located(x, places)), w)
-            return jax.vmap(one_image, out_axes=1)(patches)
+            return jax.lax.map(jax.checkpoint(one_image), patches).T
         scale, z, x = _scaled(self.patch, Z.patch, patches)
-        location = jnp.ones((len(z), 1)) if self.location is None else self.location(_place(Z), places)
+        location = jnp.ones((len(z), 1), z.dtype) if self.location is None else self.location(_place(Z), places)
         return cross_sums(self.patch.correlation, scale, self.patch.variance.value * location * w, z, x)
 
     def self_sums(
@@ -50,7 +50,7 @@ class PatchResponse(eqx.Module):
         """Σ_p Σ_q w_p w_q k_g((x_n[p], l(p)), (x_n[q], l(q))) for the patches of every image."""
         if not isinstance(self.patch, AbstractStationary):
             one_image = lambda x: einsum("p,pq,q->", w, self(Located(x, places), Located(x, places)), w)
-            return jax.vmap(one_image)(patches)
+            return jax.lax.map(jax.checkpoint(one_image), patches)
         scale, x = _scaled(self.patch, patches)
         location = 1.0 if self.location is None else self.location(places, places)
         return self_sums(self.patch.correlation, scale, self.patch.variance.value * location * w[:, None] * w, x)
@@ -63,7 +63,7 @@ def _scaled(kernel: AbstractStationary, *arrays: Float[Array, "..."]) -> list[Fl
     centre = jax.lax.stop_gradient(jnp.mean(arrays[0], axis=tuple(range(arrays[0].ndim - 1))))
     moved, lengthscale = [array - centre for array in arrays], kernel.lengthscale.value
     if lengthscale.ndim:
-        return [jnp.ones(()), *(array / lengthscale for array in moved)]
+        return [jnp.ones((), lengthscale.dtype), *(array / lengthscale for array in moved)]
     return [lengthscale**-2, *moved]
 
 

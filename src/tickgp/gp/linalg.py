@@ -12,6 +12,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from tickgp.gp.compiling import platform
+
 matmul = functools.partial(jnp.matmul, precision=jax.lax.Precision.HIGHEST)
 einsum = functools.partial(jnp.einsum, precision=jax.lax.Precision.HIGHEST)
 rounded_matmul = jnp.matmul
@@ -62,7 +64,7 @@ def inverse_lower(L: Float[Array, "*stack M M"]) -> Float[Array, "*stack M M"]:
     the inverse of [[A, 0], [B, D]] is [[A⁻¹, 0], [−D⁻¹BA⁻¹, D⁻¹]].
     """
     M = L.shape[-1]
-    if jax.default_backend() == "cpu":
+    if platform() == "cpu":
         return _solve_lower(L, jnp.broadcast_to(jnp.eye(M, dtype=L.dtype), L.shape))
     return _inverse_by_blocks(L)
 

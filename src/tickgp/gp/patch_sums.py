@@ -20,6 +20,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from tickgp.gp import patch_sums_groups
+from tickgp.gp.compiling import platform
 
 LONGEST = 62
 """Pixels of a patch for which the fused kernels are known to fit."""
@@ -67,7 +68,7 @@ self_sums.defvjp(_self_forward, _self_backward)
 
 
 def _way(x: Float[Array, "N P E"]) -> ModuleType:
-    if jax.default_backend() == "gpu" and x.dtype == jnp.float32 and x.shape[-1] <= LONGEST:
+    if platform() == "gpu" and x.dtype == jnp.float32 and x.shape[-1] <= LONGEST:
         from tickgp.gp import patch_sums_gpu  # not every platform has what it imports
 
         return patch_sums_gpu

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from tickgp.gp.compiling import platform
 from tickgp.gp.linalg import matmul, rounded_matmul
 
 AT_ONCE = {"cpu": 2**16}
@@ -51,7 +52,9 @@ def cross_gradient(
 def self(c: Callable[[Array], Array], scale: Array, C: Array, x: Array) -> Float[Array, " N"]:
     def few(x: Float[Array, "n P E"]) -> Float[Array, " n"]:
         bands = [(_self_distances(x, band), _counted(C, band)) for band in _bands(len(C))]
-        return sum((jnp.sum(c(scale * d) * weights, axis=(1, 2)) for d, weights in bands), start=jnp.zeros(len(x)))
+        return sum(
+            (jnp.sum(c(scale * d) * weights, axis=(1, 2)) for d, weights in bands), start=jnp.zeros(len(x), x.dtype)
+        )
 
     return _in_groups(few, x, per_image=C.size)
 
@@ -134,7 +137,7 @@ def _scan_groups(few: Callable[..., Any], start: Any, arrays: tuple[Array, ...],
 
 def _group_size(N: int, per_image: int) -> int:
     """The largest divisor of N with which a group has no more values of k than are worked on at a time."""
-    most = max(1, AT_ONCE.get(jax.default_backend(), OTHERWISE) // per_image)
+    most = max(1, AT_ONCE.get(platform(), OTHERWISE) // per_image)
     return max(size for size in range(1, N + 1) if N % size == 0 and size <= most)
 
 

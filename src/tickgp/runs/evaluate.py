@@ -36,6 +36,11 @@ def evaluate_run(folder: Path, data: DataConfig) -> Evaluation:
     own = load_data(trained.config, data.data_dir)
     check_unchanged(folder, own)
     if _source(data.dataset) == _source(trained.config.data.dataset):
+        if given := [name for name in ("grey", "skip_bad_images") if getattr(data, name)]:
+            raise UsageError(
+                f"--{given[0].replace('_', '-')} was given for the run's own data, which are read as they were for "
+                "training; leave it out"
+            )
         metrics = _on_own(trained, own)
         return Evaluation(metrics, own.notes)
     other, seen = _without_training(_load(trained, data), own)

@@ -29,7 +29,7 @@ class Report:
     jitter: float
     """As it is now: training raises it when Kuu comes close to singular."""
     seconds: float
-    """Of training so far, compilation and reports included."""
+    """That training took so far, compilation included; reports do not count."""
 
 
 @dataclass(frozen=True)

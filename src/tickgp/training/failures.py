@@ -67,7 +67,7 @@ def _diagnosis(model: DeepGP) -> str:
 
 
 def _values(kernel: Any) -> str:
-    """The positive parameters of a kernel in words: `.lengthscale = 1.2, .variance = 5`."""
+    """The positive parameters of a kernel in words: `lengthscale 1.2, variance 5`."""
     nodes = jax.tree_util.tree_leaves_with_path(kernel, is_leaf=lambda node: isinstance(node, Positive))
     named = [(jax.tree_util.keystr(path[-1:]), node) for path, node in nodes if isinstance(node, Positive)]
     return ", ".join(f"{name.lstrip('.')} {np.round(np.asarray(node.value), 6)}" for name, node in named)

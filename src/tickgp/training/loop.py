@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import optax
 from jaxtyping import Array, ArrayLike, Float, Int, PRNGKeyArray, Shaped
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 from tickgp.gp.compiling import jit
 from tickgp.gp.images import check_inputs
@@ -50,7 +50,7 @@ class Progress:
     elbo: float
     """Mean of the minibatch estimates since the last report, each for the whole dataset; NaN if no step succeeded."""
     seconds: float
-    """Since this call began, compilation included."""
+    """That the steps took since this call began, compilation included; what is done between reports does not count."""
 
 
 def inverse_decay(learning_rate: float = 0.01, steps: float = 5000.0) -> Callable[[int], float]:
@@ -95,25 +95,28 @@ def train(
     batch_size, rate = min(batch_size, len(x)), _rate(learning_rate)
     key_order, key_step = jax.random.split(key)
     leaves, structure = jax.tree.flatten(state)
-    step = _compiled_step(structure, batch_size, num_samples)
-    first, began, order = int(state.step), time.monotonic(), None
-    with _one_lapack_thread():
-        for i in range(first, steps):
-            epoch, place = divmod(i, len(x) // batch_size)
-            if order is None or place == 0:
-                order = _shuffle(jax.random.fold_in(key_order, epoch), len(x))
-            leaves = step(leaves, x, y, order, (rate(i), natural_gradients), key_step)
-            ending = i + 1 == steps or stop()
-            if ending or (i + 1) % report_every == 0:
-                state = jax.tree.unflatten(structure, leaves)
-                check_failures(state.model, state.failures)
-                total, count = (float(a) for a in state.sums)
-                if (i + 1) % report_every == 0:
-                    state = eqx.tree_at(lambda s: s.sums, state, jnp.zeros(2))
-                    leaves = jax.tree.leaves(state)
-                yield Progress(state, i + 1, total / count if count else float("nan"), time.monotonic() - began)
-            if ending:
-                return
+    step, lapack = _compiled_step(structure, batch_size, num_samples), _lapack()
+    i, order, seconds, ending = int(state.step), None, 0.0, False
+    while i < steps and not ending:
+        began = time.monotonic()
+        with lapack.limit(limits=1, user_api="blas"):
+            reporting = False
+            while not reporting:
+                epoch, place = divmod(i, len(x) // batch_size)
+                if order is None or place == 0:
+                    order = _shuffle(jax.random.fold_in(key_order, epoch), len(x))
+                leaves = step(leaves, x, y, order, (rate(i), natural_gradients), key_step)
+                i += 1
+                ending = i == steps or stop()
+                reporting = ending or i % report_every == 0
+            state = jax.tree.unflatten(structure, leaves)
+            check_failures(state.model, state.failures)
+            total, count = (float(a) for a in state.sums)
+        if i % report_every == 0:
+            state = eqx.tree_at(lambda s: s.sums, state, jnp.zeros(2))
+            leaves = jax.tree.leaves(state)
+        seconds += time.monotonic() - began
+        yield Progress(state, i, total / count if count else float("nan"), seconds)
 
 
 def fit(
@@ -138,11 +141,11 @@ def _rate(learning_rate: Callable[[int], float] | float | None) -> Callable[[int
     return learning_rate if callable(learning_rate) else lambda t: learning_rate
 
 
-def _one_lapack_thread() -> threadpool_limits:
-    """On a CPU, XLA calls LAPACK: threads of LAPACK's own and XLA's would wait for each other."""
-    import scipy.linalg.cython_lapack  # noqa: F401  jax loads it at the first factorisation, too late to be limited
+def _lapack() -> ThreadpoolController:
+    """By it LAPACK, which XLA calls on a CPU, is held to one thread: its threads and XLA's own wait for each other."""
+    import scipy.linalg.cython_lapack  # noqa: F401  jax loads it at the first factorisation, too late to be found
 
-    return threadpool_limits(1, user_api="blas")
+    return ThreadpoolController()
 
 
 def _distributions(model: DeepGP) -> list[Any]:

@@ -29,10 +29,11 @@ class Curve:
     test_nll: Real[np.ndarray, " T"]
 
 
-def dropout_figure(curves: dict[str, Curve]) -> Figure:
+def dropout_figure(curves: dict[str, Curve], watched: str = "all") -> Figure:
     """NLL against epochs for some models: train dashed, test solid, a colour and marker for each model.
 
-    Models take their colours in the order given. A value that is not finite is a gap in its line.
+    Models take their colours in the order given. A value that is not finite is a gap in its line. `watched` says how
+    many images of each set it is measured on.
     """
     if not curves:
         return empty_figure("No training curves to show.")
@@ -43,7 +44,7 @@ def dropout_figure(curves: dict[str, Curve]) -> Figure:
         draw_curve(axes, curve.epochs, curve.train_nll, style, "dashed")
         draw_curve(axes, curve.epochs, curve.test_nll, style, "solid")
         keys.append(key_line(name, *style))
-    axes.set(xlabel="epoch", ylabel="NLL (nats per image)")
+    axes.set(xlabel="epoch", ylabel=f"NLL on {watched} images of each set\n(nats per image)")
     scale_to(axes, [values for curve in curves.values() for values in (curve.train_nll, curve.test_nll)])
     keys += [key_line("train", dashes="dashed"), key_line("test")]
     legend_above(axes, keys, columns=3)

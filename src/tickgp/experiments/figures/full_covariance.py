@@ -50,11 +50,12 @@ class SwitchedRun:
         return [(self.error_before, self.nll_before)[which - 1], *(some[which] for some in self.after.values())]
 
 
-def full_covariance_figure(runs: Sequence[SwitchedRun]) -> Figure:
+def full_covariance_figure(runs: Sequence[SwitchedRun], watched: str = "all") -> Figure:
     """A column for each run: error and NLL against steps, the switch marked, and the time of a step below.
 
     The differences after the switch are small, so the frame holds them and the second half of what came before; where
-    the first half lies above the frame, this is said. The axes of a row are the same for all runs.
+    the first half lies above the frame, this is said. The axes of a row are the same for all runs. `watched` says how
+    many test images error and NLL are measured on.
     """
     if not runs:
         return empty_figure("No runs to show.")
@@ -67,8 +68,8 @@ def full_covariance_figure(runs: Sequence[SwitchedRun]) -> Figure:
         _milliseconds(column[2], run)
     for row, which, factor in ((grid[0], 1, 100.0), (grid[1], 2, 1.0)):
         _frame(row, [[factor * numbers(some) for some in run.histories(which)] for run in runs])
-    grid[0, 0].set_ylabel("test error (%)")
-    grid[1, 0].set_ylabel("test NLL (nats per image)")
+    grid[0, 0].set_ylabel(f"error on {watched}\ntest images (%)")
+    grid[1, 0].set_ylabel(f"NLL on {watched}\ntest images (nats per image)")
     _legend(figure, runs)
     return figure
 
@@ -107,7 +108,7 @@ def _milliseconds(axes: Axes, run: SwitchedRun) -> None:
     colours = [SAMPLERS[name][0][0] for name in times]
     bars = axes.barh(list(times), list(times.values()), color=colours, edgecolor=INK, linewidth=0.6)
     axes.bar_label(
-        bars, labels=[f"{time:,.{0 if time >= 100 else 1}f} ms" for time in times.values()], padding=3, fontsize=8
+        bars, labels=[f"{time:,.{0 if time >= 10 else 1}f} ms" for time in times.values()], padding=3, fontsize=8
     )
     axes.set(xlabel="milliseconds per step", xlim=(0, 1.25 * max(times.values(), default=1.0)))
     axes.invert_yaxis()

@@ -101,16 +101,23 @@ def _name_classes(axes: Axes, names: Sequence[str]) -> None:
     axes.set_xlabel("class", fontsize=7, labelpad=1)
 
 
-def all_misclassified(model: Misclassified) -> Figure:
-    """Every image that a model gets wrong on one tall page, the surest mistakes first; bars below, as in the few.
+def all_misclassified(model: Misclassified) -> list[Figure]:
+    """Every image that a model gets wrong, on tall pages, the surest mistakes first; bars below, as in the few.
 
-    Above each image: its true class → the predicted one. Of more than 400 the surest 400 are shown, and it is said.
+    Above each image: its true class → the predicted one. A page has 400 images; of several, each says which it is.
     """
     wrong = model.wrong()
     if not len(wrong):
-        return empty_figure(f"{plain(model.name)} misclassifies none of the {len(model.labels)} images.")
+        return [empty_figure(f"{plain(model.name)} misclassifies none of the {len(model.labels)} images.")]
     confidence = model.probabilities[wrong].max(axis=1)
-    shown = wrong[np.argsort(-confidence, kind="stable")][:MOST_ON_A_PAGE]
+    surest = wrong[np.argsort(-confidence, kind="stable")]
+    pages = [surest[first : first + MOST_ON_A_PAGE] for first in range(0, len(surest), MOST_ON_A_PAGE)]
+    said = f"{plain(model.name)}: {len(wrong)} of {len(model.labels)} images misclassified, surest first"
+    which = [f"page {n} of {len(pages)}" for n in range(1, len(pages) + 1)] if len(pages) > 1 else ["all shown"]
+    return [_page(model, shown, f"{said}; {here}") for shown, here in zip(pages, which, strict=True)]
+
+
+def _page(model: Misclassified, shown: Int[np.ndarray, " shown"], said: str) -> Figure:
     columns = min(_ABREAST, len(shown))
     rows = -(-len(shown) // columns)
     wide, high = columns * _CELL_WIDTH, rows * _CELL_HEIGHT
@@ -123,8 +130,6 @@ def all_misclassified(model: Misclassified) -> Figure:
     for corner, i in zip(corners, shown.tolist(), strict=True):
         _small_image(axes, corner, model, i)
     _small_bars(axes, corners, model, shown)
-    which = "all shown" if len(shown) == len(wrong) else f"only the surest {len(shown)} are shown"
-    said = f"{plain(model.name)}: {len(wrong)} of {len(model.labels)} images misclassified, {which}, surest first"
     figure.suptitle(f"{said}\ntrue→predicted; bars: probabilities from 0 to 1", fontsize=9, x=0.01, ha="left")
     figure.legend(handles=class_legend(), loc="outside lower left", ncols=3, frameon=False, fontsize=8)
     return figure

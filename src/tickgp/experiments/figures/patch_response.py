@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from string import ascii_lowercase
+from types import MappingProxyType
 
 import numpy as np
 from jaxtyping import Real
@@ -20,28 +22,35 @@ _DEVIATION = LinearSegmentedColormap.from_list("deviation", ["#08306B", "#3E8EC4
 
 
 def patch_response_figure(
-    images: Real[np.ndarray, "2 H W"], samples: dict[str, Real[np.ndarray, "2 S rows columns"]]
+    images: Real[np.ndarray, "2 H W"],
+    samples: dict[str, Real[np.ndarray, "2 S rows columns"]],
+    notes: Mapping[str, str] = MappingProxyType({}),
+    said: str = "",
 ) -> Figure:
     """For each model, (a), (b), …: the two images, and S samples of g at each place as deviations from its mean.
 
     `samples` holds the deviations of each model, a value for each patch at the place of its upper left corner. All
     models share one colour range, symmetric about 0 and as wide as the largest deviation, so that a paler model is a
-    surer one. Thin lines are at a third of the range: solid above the mean, dashed below it.
+    surer one. Thin lines are at a third of the range: solid above the mean, dashed below it. `notes` stand below the
+    names of models, and `said`, on which images these are, above all.
     """
     if not samples:
         return empty_figure("No samples of the patch response to show.")
     norm = _symmetric(samples)
     count = next(iter(samples.values())).shape[1]
     width = 0.85 * (count + 1)
-    figure = new_figure(len(samples) * width + 0.8, 2.2)
+    figure = new_figure(len(samples) * width + 0.8, 2.2 + 0.2 * bool(notes) + 0.25 * bool(said))
     ratios = [*[width] * len(samples), 0.8]
     *parts, last = figure.subfigures(1, len(ratios), squeeze=False, wspace=0.04, width_ratios=ratios)[0]
     for letter, part, (name, deviations) in zip(ascii_lowercase, parts, samples.items(), strict=False):
         _model(part, images, deviations, norm)
-        part.suptitle(f"({letter}) {name}", fontsize=11)
+        title = f"({letter}) {name}" + (f"\n{notes.get(name, '')}" if notes else "")
+        part.suptitle(title, fontsize=10 if notes else 11)
     bar = last.colorbar(ScalarMappable(norm, _DEVIATION), cax=last.subplots())
     bar.set_label("g(patch) − its mean", fontsize=8)
     bar.ax.tick_params(labelsize=8)
+    if said:
+        figure.suptitle(said, fontsize=9, x=0.01, ha="left")
     return figure
 
 

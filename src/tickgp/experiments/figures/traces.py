@@ -35,11 +35,12 @@ class Trace:
     error: Real[np.ndarray, " T"]
 
 
-def traces_figure(traces: Sequence[Trace]) -> Figure:
+def traces_figure(traces: Sequence[Trace], watched: str = "all") -> Figure:
     """Error against time: TICK solid, Conv dashed; one, two and three layers blue, orange and green.
 
     Times are drawn as given. A three-layer model starts from the trained two-layer one, so the caller adds that one's
     last time to its own: its line then starts where the other ends. Depths that are not there are not in the legend.
+    `watched` says how many test images the error is measured on.
     """
     if not traces:
         return empty_figure("No traces to show.")
@@ -49,7 +50,7 @@ def traces_figure(traces: Sequence[Trace]) -> Figure:
     for trace in traces:
         dashes = KERNEL_DASHES[trace.kernel]
         draw_curve(axes, trace.seconds / length, 100 * trace.error, CURVE_STYLES[trace.depth - 1], dashes)
-    axes.set(xlabel=f"time of training ({unit})", ylabel="test error (%)")
+    axes.set(xlabel=f"time of training ({unit})", ylabel=f"error on {watched} test images (%)")
     axes.set_xlim(left=0)
     scale_to(axes, [100 * trace.error for trace in traces])
     depths = sorted({trace.depth for trace in traces})

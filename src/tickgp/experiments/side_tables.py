@@ -1,0 +1,78 @@
+"""What stands beside the paper's tables: learned insensitivity, chosen dropout rates, the price of a sampler."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tickgp.experiments.cells import CnnConfig
+from tickgp.experiments.plan import KERNELS, SAMPLERS
+from tickgp.experiments.tables import DATASETS, METRICS, NEGATIVE_ELBO, Book, cell, markdown, negative_elbo
+
+
+def learned_locations(book: Book) -> str:
+    """The location kernel that each TICK-GP has learned; empty if there is none yet."""
+    found = {name: result for name in book.cells if (result := book.run(name)) and result.get("learned")}
+    heads = ["run", "location kernel", "lengthscale (pixels)", "width of its image (pixels)", "zero crossings"]
+    rows = [
+        [name, result["settings"]["model"]["location"], *_learned(result["learned"])] for name, result in found.items()
+    ]
+    return markdown(heads, rows) if rows else ""
+
+
+def _learned(learned: dict[str, float]) -> list[str]:
+    return [
+        f"{learned['lengthscale']:.2f}",
+        f"{learned['width']:.0f}",
+        f"{learned['zero_crossings_across_width']:.2f}",
+    ]
+
+
+def about_cnns(book: Book) -> str:
+    """Which CNNs the tables show."""
+    chosen = "; ".join(f"{title}: {_rate(book, dataset)}" for dataset, title in DATASETS.items())
+    return (
+        "B-CNN, and CNN with a temperature: of the dropout rate with the least NLL on the validation images. "
+        f"{chosen}. 5 CNNs: the mean probabilities of five that differ in their seeds, trained with a rate of 0.5, "
+        "without dropout at test."
+    )
+
+
+def _rate(book: Book, dataset: str) -> str:
+    name = book.best_cnn(dataset)
+    if name is None:
+        return "still to be chosen"
+    settings = book.cells[name].settings
+    assert isinstance(settings, CnnConfig)
+    return f"{settings.dropout:g}"
+
+
+def sampler_table(book: Book) -> str:
+    """Two layers before, and after further training with each sampler of the hidden layer: price and gain."""
+    heads = ["two layers, MNIST", "ms per step", METRICS["top1_error"], METRICS["nll"], NEGATIVE_ELBO]
+    rows = []
+    for kernel, title in zip(KERNELS, ("Conv", "TICK"), strict=True):
+        before = f"mnist/deep-{kernel}-2"
+        runs = {"before": before} | {f"then {how}": f"{before}-{how}" for how in SAMPLERS}
+        rows += [[f"{title}, {when}", *_price_and_gain(book, name)] for when, name in runs.items()]
+    return markdown(heads, rows)
+
+
+def _price_and_gain(book: Book, name: str) -> list[str]:
+    result = book.run(name)
+    price = float("nan") if result is None else step_ms(result)
+    scores = book.gp(name)
+    return [
+        "" if np.isnan(price) else f"{price:.3g}",
+        cell(scores, "top1_error"),
+        cell(scores, "nll"),
+        negative_elbo(result),
+    ]
+
+
+def step_ms(result: dict[str, Any]) -> float:
+    """Milliseconds of a step: the median over the intervals between reports, without the first, which may compile."""
+    steps, seconds = (np.array([line[name] for line in result["curve"]], float) for name in ("step", "seconds"))
+    each = np.diff(seconds)[1:] / np.diff(steps)[1:]
+    return float(1000 * np.median(each)) if len(each) else float("nan")

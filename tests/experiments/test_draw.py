@@ -1,0 +1,81 @@
+"""Figures of experiments from results and predictions: which images, which times, and of which runs."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tickgp.evaluation.metrics import nll
+from tickgp.experiments.draw import draw, predictions, traces, won_by_tick
+from tickgp.experiments.plan import EXPERIMENTS, cells_of
+from tickgp.experiments.predictions import save_predictions
+from tickgp.experiments.reproduce import Places
+from tickgp.experiments.results import all_settings, result_path
+from tickgp.experiments.tables import Book
+
+
+def write(results: Path, name: str, content: dict) -> None:
+    (cell,) = (cell for cell in cells_of([*EXPERIMENTS], "smoke") if cell.name == name)
+    path = result_path(results, "smoke", name)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps({"scale": "smoke", "settings": all_settings("smoke", cell), "metrics": {}, **content}))
+
+
+def two_classes(own: list[float], labels: np.ndarray) -> np.ndarray:
+    """Probabilities with these of each image's own class."""
+    p = np.array(own)
+    return np.where(np.arange(2) == labels[:, None], p[:, None], 1 - p[:, None])
+
+
+LABELS = np.array([0, 1, 1, 0, 1])
+
+
+def test_images_that_conv_gets_wrong_and_tick_right_come_before_larger_gains():
+    conv = two_classes([0.01, 0.40, 0.55, 0.45, 0.49], LABELS)
+    tick = two_classes([0.49, 0.60, 0.99, 0.90, 0.51], LABELS)
+    chosen, said = won_by_tick(conv, tick, LABELS)
+    assert chosen.tolist() == [3, 1]
+    assert said.startswith("Conv gets 3 images wrong that TICK gets right")
+
+
+@pytest.mark.parametrize(("won", "words"), [([1], "Only the first image is"), ([], "No image is")])
+def test_where_fewer_were_won_gains_fill_up_and_it_is_said(won, words):
+    conv = two_classes([0.01, 0.40, 0.55, 0.60, 0.70], LABELS)
+    tick = two_classes([0.49, 0.60 if won else 0.41, 0.99, 0.61, 0.71], LABELS)
+    chosen, said = won_by_tick(conv, tick, LABELS)
+    assert chosen.tolist() == [*won, 0, 2][:2]
+    assert said.startswith(words)
+
+
+def test_three_layers_start_where_two_end(tmp_path):
+    """At the last time of the curve of two, whatever the whole run took."""
+    for depth in (1, 2, 3):
+        curve = [{"step": 20 * n, "seconds": 10.0 * depth * n, "top1_error": 0.1 * n} for n in (1, 2, 3)]
+        write(tmp_path, f"mnist/deep-tick-{depth}", {"curve": curve, "seconds": 500.0})
+    places = Places(tmp_path / "work", tmp_path, None)
+    (axes,) = traces("smoke", places)["traces"].axes
+    times = [line.get_xdata().tolist() for line in axes.lines]
+    assert times == [[10, 20, 30], [20, 40, 60], [90, 120, 150]]
+    assert axes.get_ylabel() == "error on 100 test images (%)"
+    result_path(tmp_path, "smoke", "mnist/deep-tick-2").unlink()
+    (axes,) = traces("smoke", places)["traces"].axes
+    assert len(axes.lines) == 1
+
+
+def test_predictions_of_another_run_than_the_results_are_not_shown(tmp_path):
+    places = Places(tmp_path / "work", tmp_path, None)
+    labels, p = np.array([0, 1]), np.array([[0.9, 0.1], [0.3, 0.7]])
+    save_predictions(places.folder("smoke", "mnist/tick"), {"test/100": p})
+    given = lambda: predictions(Book(tmp_path, "smoke"), places, "mnist/tick", "test", "100", labels)
+    assert given() is None
+    metrics = {on: {"100": {"test": {"nll": nll(p, labels)}}} for on in ("test", "semeion")}
+    write(tmp_path, "mnist/tick", {"metrics": metrics})
+    np.testing.assert_allclose(given(), p, rtol=1e-6)
+    metrics["test"]["100"]["test"]["nll"] *= 1.01
+    write(tmp_path, "mnist/tick", {"metrics": metrics})
+    assert given() is None
+
+
+def test_without_results_nothing_is_drawn(tmp_path):
+    assert draw([*EXPERIMENTS], "smoke", Places(tmp_path / "work", tmp_path, None)) == []

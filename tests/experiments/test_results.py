@@ -1,0 +1,76 @@
+"""When a result counts: for the settings it was made with, and for those of the runs it was made from."""
+
+import json
+from copy import deepcopy
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tickgp.experiments.cells import Cell
+from tickgp.experiments.plan import EXPERIMENTS, cells_of
+from tickgp.experiments.results import agree, all_settings, is_done, result_path, settings_of
+
+ROOT = Path(__file__).parents[2]
+PLANNED = {cell.name: cell for cell in cells_of([*EXPERIMENTS], "paper")}
+
+
+def put(results: Path, cell: Cell, settings: dict, *tested_on: str) -> None:
+    path = result_path(results, "paper", cell.name)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps({"settings": settings, "metrics": {name: {} for name in tested_on}}))
+
+
+@pytest.mark.parametrize("name", ["tick", "bcnn-0.25", "bcnn-0.5", "bcnn-0.75"])
+def test_results_from_before_runs_said_what_they_need_still_count(name):
+    cell = PLANNED[f"mnist/{name}"]
+    said = settings_of(cell)
+    assert "needs" not in said
+    assert agree(said, "paper", cell)
+
+
+def test_committed_results_count():
+    committed = [path.relative_to(ROOT / "results/paper") for path in (ROOT / "results/paper").glob("*/*.json")]
+    cells = [PLANNED[str(path.with_suffix(""))] for path in committed]
+    assert [cell.name for cell in cells if not is_done(ROOT / "results", "paper", cell)] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "needed"), [("mnist/deep-tick-3", "mnist/deep-tick-2"), ("mnist/ensemble", "mnist/bcnn-0.5-seed3")]
+)
+def test_a_result_made_from_a_run_with_other_settings_does_not_count(tmp_path, name, needed):
+    cell = PLANNED[name]
+    settings = all_settings("paper", cell)
+    put(tmp_path, cell, settings, "test", *cell.also_on)
+    assert is_done(tmp_path, "paper", cell)
+    settings["needs"][needed]["data"]["validation_share"] = 0.3
+    put(tmp_path, cell, settings, "test", *cell.also_on)
+    assert not is_done(tmp_path, "paper", cell)
+    put(tmp_path, cell, settings_of(cell), "test", *cell.also_on)  # it does not say what it was made from
+    assert not is_done(tmp_path, "paper", cell)
+
+
+def test_a_setting_that_came_later_was_at_its_default():
+    cell = PLANNED["mnist/tick"]
+    said = all_settings("paper", cell)
+    del said["model"]["jitter"], said["data"]["grey"], said["seed"]
+    assert agree(said, "paper", cell)
+    model = replace(cell.settings.model, jitter=1e-3)
+    assert not agree(said, "paper", replace(cell, settings=replace(cell.settings, model=model)))
+    assert not agree(said, "paper", replace(cell, settings=replace(cell.settings, seed=1)))
+    del said["model"]["num_inducing"]  # 1000 here, 200 by default
+    assert not agree(said, "paper", cell)
+
+
+def test_a_setting_that_is_no_more_does_not_agree():
+    cell = PLANNED["mnist/tick"]
+    said = deepcopy(all_settings("paper", cell))
+    said["model"]["temperature"] = 2.0
+    assert not agree(said, "paper", cell)
+
+
+def test_a_result_without_a_dataset_it_is_to_be_tested_on_does_not_count(tmp_path):
+    cell = PLANNED["mnist/tick"]
+    put(tmp_path, cell, all_settings("paper", cell), "test")
+    assert not is_done(tmp_path, "paper", cell)
+    assert is_done(tmp_path, "paper", replace(cell, also_on=()))
