@@ -91,7 +91,7 @@ def test_a_promise_that_cannot_be_kept_is_refused(tickgp, run, image):
     assert (code, out) == (1, "")
     assert "held-out images" in err
     code, _, err = tickgp("predict", run, image, "--max-error", "2")
-    assert code == 1
+    assert code == 2
     assert "give a share between 0 and 1" in err
 
 

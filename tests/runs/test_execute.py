@@ -224,7 +224,7 @@ def checkpointed(folder: Path) -> bool:
     return any((folder / "checkpoint").glob("step-*"))
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
 def test_signals_save_first(number, tmp_path):
     process = start(tmp_path, *FLAGS, "--out", "run", "--max-steps", "100000")
     until(lambda: checkpointed(tmp_path / "run"), process)
