@@ -8,6 +8,7 @@ import pytest
 from tickgp.gp import patch_sums, patch_sums_gpu, patch_sums_groups
 from tickgp.gp.convolution import PatchResponse
 from tickgp.gp.kernels import Matern12, Matern32, Matern52, SquaredExponential
+from tickgp.gp.patch_sums_gpu import tiles
 from tickgp.gp.patches import Located
 
 N, P, M, E = 6, 5, 4, 7
@@ -21,7 +22,7 @@ def way(request, monkeypatch):
     if request.param == "fused":
         monkeypatch.setattr(patch_sums, "_way", lambda x: patch_sums_gpu)
         for name, value in {"INTERPRET": True, "INDUCING": 3, "PATCHES": 2, "TILES": 13}.items():
-            monkeypatch.setattr(patch_sums_gpu, name, value)
+            monkeypatch.setattr(tiles, name, value)
     else:
         monkeypatch.setitem(patch_sums_groups.AT_ONCE, "cpu", 2 * M * P if request.param == "small groups" else 10**6)
 

@@ -53,7 +53,7 @@ def self_sums(
     c: Correlation, scale: Float[Array, ""], C: Float[Array, "P P"], x: Float[Array, "N P E"]
 ) -> Float[Array, " N"]:
     """S_n = Σ_pq C_pq c(scale · |x_n[p] − x_n[q]|²), for a symmetric C."""
-    return _way(x).self(c, scale, C, x)
+    return _way(x).double(c, scale, C, x)
 
 
 def _self_forward(c: Correlation, *arrays: Array) -> tuple[Array, tuple[Array, ...]]:
@@ -61,7 +61,7 @@ def _self_forward(c: Correlation, *arrays: Array) -> tuple[Array, tuple[Array, .
 
 
 def _self_backward(c: Correlation, arrays: tuple[Array, ...], cotangent: Float[Array, " N"]) -> tuple[Array, ...]:
-    return _way(arrays[-1]).self_gradient(c, *arrays, cotangent)
+    return _way(arrays[-1]).double_gradient(c, *arrays, cotangent)
 
 
 self_sums.defvjp(_self_forward, _self_backward)

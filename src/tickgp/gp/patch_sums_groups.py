@@ -49,7 +49,7 @@ def cross_gradient(
     return dscale, dC, 2 * scale * (T * z - Tx), dx
 
 
-def self(c: Callable[[Array], Array], scale: Array, C: Array, x: Array) -> Float[Array, " N"]:
+def double(c: Callable[[Array], Array], scale: Array, C: Array, x: Array) -> Float[Array, " N"]:
     def few(x: Float[Array, "n P E"]) -> Float[Array, " n"]:
         bands = [(_self_distances(x, band), _counted(C, band)) for band in _bands(len(C))]
         return sum(
@@ -59,7 +59,7 @@ def self(c: Callable[[Array], Array], scale: Array, C: Array, x: Array) -> Float
     return _in_groups(few, x, per_image=C.size)
 
 
-def self_gradient(
+def double_gradient(
     c: Callable[[Array], Array], scale: Array, C: Array, x: Array, cotangent: Float[Array, " N"]
 ) -> tuple[Array, Array, Array]:
     def few(sums: tuple[Array, Array], group: tuple[Array, Array]) -> tuple[tuple[Array, Array], Array]:

@@ -1,0 +1,126 @@
+"""Σ_p C_mp c(|z_m − x_n[p]|²) and its gradients, as fused kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.experimental import pallas as pl
+from jaxtyping import Array, Float
+
+from tickgp.gp.patch_sums_gpu import tiles
+
+
+def cross(c: Callable[[Array], Array], scale: Array, C: Array, z: Array, x: Array) -> Float[Array, "M N"]:
+    left, right = tiles.left(scale, z, tiles.INDUCING), tiles.right(x, tiles.PATCHES)
+    tiled = tiles.padded(C, (tiles.INDUCING, tiles.PATCHES))
+    (M, P), (N, _, W) = tiled.shape, right.shape
+    grid = (M // tiles.INDUCING, P // tiles.PATCHES, tiles.shares(N, M * P // (tiles.INDUCING * tiles.PATCHES)))
+    n = N // grid[2]
+
+    def kernel(C: Any, left: Any, right: Any, sums: Any) -> None:
+        weights, z = C[...], left[...]
+
+        def image(i: Array, _: None) -> None:
+            sums[0, i] = jnp.sum(weights * c(tiles.distances(z, right[i])), axis=1)
+
+        tiles.each(n, image, None)
+
+    parts = tiles.call(
+        kernel,
+        grid,
+        [
+            pl.BlockSpec((tiles.INDUCING, tiles.PATCHES), lambda m, p, s: (m, p)),
+            pl.BlockSpec((tiles.INDUCING, W), lambda m, p, s: (m, 0)),
+            pl.BlockSpec((n, tiles.PATCHES, W), lambda m, p, s: (s, p, 0)),
+        ],
+        [pl.BlockSpec((1, n, tiles.INDUCING), lambda m, p, s: (p, s, m))],
+        [(grid[1], N, M)],
+    )(tiled, left, right)[0]
+    return jnp.sum(parts, axis=0)[:, : len(z)].T
+
+
+def cross_gradient(
+    c: Callable[[Array], Array], scale: Array, C: Array, z: Array, x: Array, cotangent: Float[Array, "M N"]
+) -> tuple[Array, Array, Array, Array]:
+    dscale, dC, dz = _cross_gradient(c, scale, C, z, x, cotangent)
+    return dscale, dC, dz, _cross_gradient_x(c, scale, C, z, x, cotangent)
+
+
+def _cross_gradient(
+    c: Callable[[Array], Array], scale: Array, C: Array, z: Array, x: Array, cotangent: Array
+) -> tuple[Array, Array, Array]:
+    left, right = tiles.left(scale, z, tiles.INDUCING), tiles.right(x, tiles.PATCHES)
+    tiled = tiles.padded(C, (tiles.INDUCING, tiles.PATCHES))
+    (M, P), (N, _, W), E = tiled.shape, right.shape, z.shape[1]
+    g = tiles.padded(cotangent.T, (1, tiles.INDUCING))
+    grid = (M // tiles.INDUCING, P // tiles.PATCHES, tiles.shares(N, M * P // (tiles.INDUCING * tiles.PATCHES)))
+    n = N // grid[2]
+
+    def kernel(C: Any, left: Any, right: Any, g: Any, dC: Any, moments: Any) -> None:
+        weights, z = C[...], left[...]
+
+        def image(i: Array, sums: tuple[Array, Array]) -> tuple[Array, Array]:
+            x, cotangent = right[i], g[i][:, None]
+            value, slope = tiles.with_slope(c, tiles.distances(z, x))
+            return sums[0] + cotangent * value, sums[1] + tiles.rounded_dot(cotangent * weights * slope, x)
+
+        start = jnp.zeros(weights.shape, weights.dtype), jnp.zeros(z.shape, z.dtype)
+        dC[0], moments[0, 0] = tiles.each(n, image, start)
+
+    dC, moments = tiles.call(
+        kernel,
+        grid,
+        [
+            pl.BlockSpec((tiles.INDUCING, tiles.PATCHES), lambda m, p, s: (m, p)),
+            pl.BlockSpec((tiles.INDUCING, W), lambda m, p, s: (m, 0)),
+            pl.BlockSpec((n, tiles.PATCHES, W), lambda m, p, s: (s, p, 0)),
+            pl.BlockSpec((n, tiles.INDUCING), lambda m, p, s: (s, m)),
+        ],
+        [
+            pl.BlockSpec((1, tiles.INDUCING, tiles.PATCHES), lambda m, p, s: (s, m, p)),
+            pl.BlockSpec((1, 1, tiles.INDUCING, W), lambda m, p, s: (s, p, m, 0)),
+        ],
+        [(grid[2], M, P), (*grid[2:0:-1], M, W)],
+    )(tiled, left, right, g)
+    moments = jnp.sum(moments, axis=(0, 1))[: len(z)]
+    Tx, T, Txx = moments[:, :E], moments[:, E], moments[:, E + 1]
+    dscale = jnp.sum(T * jnp.sum(z**2, axis=1) - 2 * jnp.sum(z * Tx, axis=1) + Txx)
+    return dscale, jnp.sum(dC, axis=0)[: C.shape[0], : C.shape[1]], 2 * scale * (T[:, None] * z - Tx)
+
+
+def _cross_gradient_x(
+    c: Callable[[Array], Array], scale: Array, C: Array, z: Array, x: Array, cotangent: Array
+) -> Float[Array, "N P E"]:
+    left, right = tiles.left(scale, z, tiles.INDUCING), tiles.right(x, tiles.PATCHES)
+    tiled = tiles.padded(C, (tiles.INDUCING, tiles.PATCHES))
+    (M, P), (N, _, W), E = tiled.shape, right.shape, z.shape[1]
+    g, rows = tiles.padded(cotangent.T, (1, tiles.INDUCING)), tiles.right(z, tiles.INDUCING)
+
+    def kernel(C: Any, left: Any, rows: Any, right: Any, g: Any, moments: Any) -> None:
+        x = right[0]
+
+        def inducing(i: Array, sums: Array) -> Array:
+            some = pl.ds(i * tiles.INDUCING, tiles.INDUCING)
+            slope = tiles.with_slope(c, tiles.distances(left[some, :], x))[1]
+            T = g[0, some][:, None] * C[some, :] * slope
+            return sums + tiles.rounded_dot(T.T, rows[some, :])
+
+        moments[0] = jax.lax.fori_loop(0, M // tiles.INDUCING, inducing, jnp.zeros(x.shape, x.dtype))
+
+    moments = tiles.call(
+        kernel,
+        (P // tiles.PATCHES, N),
+        [
+            pl.BlockSpec((M, tiles.PATCHES), lambda p, n: (0, p)),
+            pl.BlockSpec((M, W), lambda p, n: (0, 0)),
+            pl.BlockSpec((M, W), lambda p, n: (0, 0)),
+            pl.BlockSpec((1, tiles.PATCHES, W), lambda p, n: (n, p, 0)),
+            pl.BlockSpec((1, M), lambda p, n: (n, 0)),
+        ],
+        [pl.BlockSpec((1, tiles.PATCHES, W), lambda p, n: (n, p, 0))],
+        [(N, P, W)],
+    )(tiled, left, rows, right, g)[0][:, : x.shape[1]]
+    return 2 * scale * (moments[:, :, E, None] * x - moments[:, :, :E])
