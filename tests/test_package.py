@@ -55,6 +55,7 @@ def test_help_names_the_commands():
         (["train", "--patch-size", "9"], 1, "patch 9x9 does not fit in image 8x8"),
         (["train", "--max-steps", "0"], 2, "max-steps 0 was given"),
         (["train", "--num-inducing", "100000"], 1, "use at most"),
+        (["reproduce", "table1", "--only", "mnist/nothing"], 2, "there is no run mnist/nothing here"),
     ],
 )
 def test_wrong_use_is_said_in_a_line(arguments, code, words, tmp_path):

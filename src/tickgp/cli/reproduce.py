@@ -14,6 +14,7 @@ from tyro.conf import Positional, arg
 
 from tickgp.cli.device import Device, set_up
 from tickgp.cli.signals import stop_on_signal
+from tickgp.errors import UsageError
 
 if TYPE_CHECKING:
     from tickgp.experiments.cells import Cell, Scale
@@ -60,7 +61,7 @@ def reproduce(
     names: list[str] = [*EXPERIMENTS] if "all" in experiments else [*dict.fromkeys(experiments)]
     cells, console = cells_of(names, scale), Console()
     if unknown := [name for name in only if name not in {cell.name for cell in cells}]:
-        raise ValueError(f"there is no run {unknown[0]} here; choose among: {', '.join(cell.name for cell in cells)}")
+        raise UsageError(f"there is no run {unknown[0]} here; choose among: {', '.join(cell.name for cell in cells)}")
     chosen = [cell for cell in cells if not only or cell.name in only]
     places = Places(work, results, data_dir)
     exit_code = 0
