@@ -15,11 +15,11 @@ from rich.table import Table
 from rich.text import Text
 from tyro.conf import Positional, arg
 
-from benchmarks.growth import Quantity, exponents, measure_point, memory, points
+from benchmarks.growth import Quantity, exponents, measure_points, memory, quantities
 from benchmarks.processes import ChildError, ask_once
 from benchmarks.rows import Device, choose_rows
 from benchmarks.start import DEFAULT, measure_start
-from benchmarks.steps import contenders, measure_row
+from benchmarks.steps import contenders, measure_rows
 from benchmarks.table import markdown, terminal
 
 _CONSOLE, _STATE = Console(), Console(stderr=True)
@@ -44,16 +44,17 @@ def steps(
         pythons = {"gpflow": gpflow_python, "torch": torch_python, "torch-tf32": torch_python}
         missing: set[str] = set()
         document["rows"] = {}
-        for row in rows:
-            names = [name for name in contenders(row, place, peers) if name not in missing]
-            document["rows"][row.name] = measured = measure_row(
-                row, names, place, repeats=repeats, pythons=pythons, rates=document["rates"], say=status.update
-            )
-            for name, result in measured["contenders"].items():
-                if "missing" in result:
+        wanted = {row: contenders(row, place, peers) for row in rows}
+        measured = measure_rows(
+            wanted, place, repeats=repeats, pythons=pythons, rates=document["rates"], say=status.update
+        )
+        for row, result in measured:
+            document["rows"][row.name] = result
+            for name, times in result["contenders"].items():
+                if "missing" in times and name not in missing:
                     missing.add(name)
-                    _STATE.print(f"{name} is left out: {result['missing']}", markup=False, highlight=False)
-            _CONSOLE.print(terminal(row.name, measured, document["rates"]))
+                    _STATE.print(f"{name} is left out: {times['missing']}", markup=False, highlight=False)
+            _CONSOLE.print(terminal(row.name, result, document["rates"]))
             _write(document, out)
 
 
@@ -66,10 +67,10 @@ def growth(
     with _STATE.status("measuring the machine") as status:
         document, place = _new_document("growth", device)
         document["points"] = []
-        for quantity, value, row in points(place, only):
-            status.update(f"{quantity} = {value}")
-            point = {"quantity": quantity, "value": value, **measure_point(row, place)}
-            document["points"].append(point)
+        for quantity, rows in quantities(place, only):
+            status.update(f"{quantity} = {', '.join(map(str, rows))}")
+            found = measure_points(rows, place)
+            document["points"] += [{"quantity": quantity, "value": value, **point} for value, point in found.items()]
             document["exponents"] = exponents(document["points"])
             _write(document, out)
     table = Table("", "value", "ms a step", "peak MB")
@@ -123,6 +124,27 @@ def precision(out: Out = None, device: Where = None) -> None:
     _write(document, out)
 
 
+def rounding(
+    data_dir: Annotated[Path | None, arg(metavar="DIR", help="Where MNIST is, or is put.")] = None,
+    steps: Annotated[int, arg(help="Steps of training.")] = 3000,
+    M: Annotated[int, arg(help="Inducing patches.")] = 384,
+    B: Annotated[int, arg(help="Images in a batch.")] = 32,
+    out: Out = None,
+    device: Where = None,
+) -> None:
+    """Train with rounded and with exact matrix products, and compare the ELBO."""
+    with _STATE.status("training"):
+        document, place = _new_document("rounding", device)
+        document["settings"] = {"steps": steps, "M": M, "B": B}
+        spec = {**document["settings"], "data_dir": None if data_dir is None else str(data_dir)}
+        document["elbo"] = ask_once("rounding", spec, place)
+    table = Table("", "rounded", "exact")
+    for model, found in document["elbo"].items():
+        table.add_row(model, *(f"{found[kind][-1]:.0f}" for kind in ("rounded", "exact")))
+    _CONSOLE.print(table)
+    _write(document, out)
+
+
 def start(only: Only = (), out: Out = None, device: Where = None) -> None:
     """Time the first step of a fresh process, with a cold and with a warm compilation cache."""
     with _STATE.status("measuring the machine") as status:
@@ -171,7 +193,7 @@ def _read(file: Path) -> dict[str, Any]:
 def main() -> None:
     """Exit 0, or 1 with one line that says what went wrong."""
     app = tyro.extras.SubcommandApp()
-    commands: tuple[Callable[..., None], ...] = (steps, growth, plot, predict, precision, start, table)
+    commands: tuple[Callable[..., None], ...] = (steps, growth, plot, predict, precision, rounding, start, table)
     for command in commands:
         app.command(name=command.__name__)(command)
     try:

@@ -31,6 +31,7 @@ QUESTIONS = {
     "machine": "benchmarks.machine",
     "precision": "benchmarks.precision",
     "predict": "benchmarks.predict",
+    "rounding": "benchmarks.rounding",
 }
 """Modules with a function answer(spec)."""
 

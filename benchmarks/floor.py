@@ -14,7 +14,7 @@ from benchmarks.rows import LayerSizes, Row
 
 VALUE = 4
 """Flops of a value of the kernel beside its E-long product: two norms added, an exponential, a multiplication."""
-ROUNDED = ("gradients of k", "q_sqrt")
+ROUNDED = ("gradients of k", "q_sqrt", "projection gradient", "Cholesky gradient")
 """Terms that may be computed in the precision that products have by default: TF32 on a GPU."""
 ADAM = 7 * 4
 """Bytes for each number that Adam moves: it, its gradient and two moments are read, all but the gradient written."""
@@ -77,7 +77,8 @@ def _layer(row: Row, sizes: LayerSizes, *, first: bool, last: bool) -> dict[str,
         # Lu⁻ᵀ Φ Lu⁻¹ with Φ lower triangular: lower times lower (M³/3), then upper times lower (2M³/3).
         "Cholesky gradient": M**3,
         # Lu⁻¹ Kuf, its gradient by Kuf and that by Lu: three products with a triangle, M² T each.
-        "projection": 3 * M**2 * T,
+        "projection": M**2 * T,
+        "projection gradient": 2 * M**2 * T,
         # A with q_mu, or with the draw of v: forward and two gradients, 2 K M T each.
         "mean": 3 * 2 * K * M * T,
         # q_sqrtᵀ A for all columns, forward and two gradients; or q_sqrt ε for each image, whose noise has no gradient.

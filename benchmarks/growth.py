@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -43,26 +44,37 @@ FITTED = 3
 """Points, the last ones, that the exponent is fitted to: small ones show what a step costs at any size."""
 
 
-def points(device: Device, only: tuple[Quantity, ...] = ()) -> Iterator[tuple[Quantity, int, Row]]:
+def quantities(device: Device, only: tuple[Quantity, ...] = ()) -> Iterator[tuple[Quantity, dict[int, Row]]]:
     """A row for each value of each quantity, or of those that are named."""
     tick, deep = BASES[device]
     for quantity in only or VALUES[device]:
-        for value in VALUES[device][quantity]:
-            base = deep if quantity in ("depth", "channels") else tick
-            changed: dict[str, Any] = {"image": (value, value, 1)} if quantity == "side" else {quantity: value}
-            yield quantity, value, replace(base, **changed)
+        base = deep if quantity in ("depth", "channels") else tick
+        change = lambda value, q=quantity: {"image": (value, value, 1)} if q == "side" else {q: value}
+        yield quantity, {value: replace(base, **change(value)) for value in VALUES[device][quantity]}
 
 
-def measure_point(row: Row, device: Device, *, repeats: int = 5) -> dict[str, Any]:
-    """Times and memory of our step alone, in a process of its own; or its `error`."""
-    try:
-        with start_contender("tickgp", row, device) as child:
-            timed = Timed(child)
-            for _ in range(repeats):
-                timed.run_block()
-            return timed.result()
-    except ChildError as error:
-        return {"error": str(error)}
+def measure_points(rows: dict[int, Row], device: Device, *, repeats: int = 5) -> dict[int, dict[str, Any]]:
+    """Times and memory of our step alone, each in a process of its own; or its `error`.
+
+    The processes get ready side by side and are then timed in turn.
+    """
+    found: dict[int, dict[str, Any]] = {}
+    with ExitStack() as stack:
+        children = {v: stack.enter_context(start_contender("tickgp", row, device)) for v, row in rows.items()}
+        running: dict[int, Timed] = {}
+        for value, child in children.items():
+            try:
+                running[value] = Timed(child)
+            except ChildError as error:
+                found[value] = {"error": str(error)}
+        for value, timed in running.items():
+            try:
+                for _ in range(repeats):
+                    timed.run_block()
+                found[value] = timed.result()
+            except ChildError as error:
+                found[value] = {"error": str(error)}
+    return {value: found[value] for value in rows}
 
 
 def exponents(measured: list[dict[str, Any]]) -> dict[str, dict[str, float]]:

@@ -77,10 +77,10 @@ def start_child(
 
 
 def start_contender(
-    name: str, row: Row, device: Device, python: str = sys.executable, **env: str
+    name: str, row: Row, device: Device, python: str | None = None, **env: str
 ) -> AbstractContextManager[Child]:
     """A contender on its way: its first answer is that it is ready."""
-    return start_child(name, {"row": row.as_json(), "device": device}, device, python, **env)
+    return start_child(name, {"row": row.as_json(), "device": device}, device, python or sys.executable, **env)
 
 
 def ask_once(what: str, spec: dict[str, Any], device: Device | None) -> dict[str, Any]:

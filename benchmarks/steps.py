@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -23,48 +22,53 @@ def contenders(row: Row, device: Device, peers: bool) -> list[str]:
     return ["tickgp", *(able if peers else [])]
 
 
-def measure_row(
-    row: Row,
-    names: list[str],
+def measure_rows(
+    wanted: dict[Row, list[str]],
     device: Device,
     *,
     repeats: int,
     pythons: dict[str, str],
     rates: dict[str, float],
     say: Callable[[str], None] = lambda words: None,
-) -> dict[str, Any]:
-    """All there is to say of a row. A contender that fails has an `error`, one that is not installed a `missing`."""
+) -> Iterator[tuple[Row, dict[str, Any]]]:
+    """All there is to say of each row. A contender that fails has an `error`, one that is not installed a `missing`.
+
+    All contenders of all rows get ready side by side; then those of one row after the other are timed, in turn.
+    """
     if repeats < 1:
         raise ValueError(f"{repeats} repeats were asked for; the least is 1")
-    results = _measure(row, names, device, repeats, pythons, say)
-    floor = count(row).at(rates)
-    for result in results.values():
-        if "median_ms" in result:
-            result["share_of_floor"] = floor["ms"] / result["median_ms"]
-    return {"sizes": row.as_json(), "target": row.target, "floor": floor, "contenders": results}
-
-
-def _measure(
-    row: Row, names: list[str], device: Device, repeats: int, pythons: dict[str, str], say: Callable[[str], None]
-) -> Results:
-    running: dict[str, Timed] = {}
-    results: Results = {}
-    left = lambda: [name for name in running if name not in results]
+    results: dict[Row, Results] = {row: {} for row in wanted}
+    running: dict[Row, dict[str, Timed]] = {row: {} for row in wanted}
     with ExitStack() as stack:
-        for name in names:
+        pairs = [(row, name) for row, names in wanted.items() for name in names]
+        children = {}
+        for row, name in pairs:
+            with _noting(name, results[row]):
+                children[row, name] = stack.enter_context(start_contender(name, row, device, pythons.get(name)))
+        for (row, name), child in children.items():
             say(f"{row.name}: {name} compiles")
-            with _noting(name, results):
-                python = pythons.get(name, sys.executable)
-                running[name] = Timed(stack.enter_context(start_contender(name, row, device, python)))
-        for i in range(repeats):
-            say(f"{row.name}: block {i + 1} of {repeats}")
-            for name in left():
-                with _noting(name, results):
-                    running[name].run_block()
+            with _noting(name, results[row]):
+                running[row][name] = Timed(child)
+        for row, names in wanted.items():
+            _time(row, running[row], results[row], repeats, say)
+            floor = count(row).at(rates)
+            for result in results[row].values():
+                if "median_ms" in result:
+                    result["share_of_floor"] = floor["ms"] / result["median_ms"]
+            in_order = {name: results[row][name] for name in names}
+            yield row, {"sizes": row.as_json(), "target": row.target, "floor": floor, "contenders": in_order}
+
+
+def _time(row: Row, running: dict[str, Timed], results: Results, repeats: int, say: Callable[[str], None]) -> None:
+    left = lambda: [name for name in running if name not in results]
+    for i in range(repeats):
+        say(f"{row.name}: block {i + 1} of {repeats}")
         for name in left():
             with _noting(name, results):
-                results[name] = running[name].result()
-    return {name: results[name] for name in names}
+                running[name].run_block()
+    for name in left():
+        with _noting(name, results):
+            results[name] = running[name].result()
 
 
 @contextmanager

@@ -58,7 +58,8 @@ def test_factor_and_inverse_of_a_matrix() -> None:
 def test_products_with_q_sqrt_and_the_projection() -> None:
     marginal, correlated = (count(Row("", DEEP.image, 3, 2, 2, 2, how)).flops for how in ("marginal", "correlated"))
     columns = 2 * DEEP_1[0]
-    assert marginal["projection"] == 3 * 9 * columns + 3 * 9 * 2
+    assert marginal["projection"] == 9 * columns + 9 * 2
+    assert marginal["projection gradient"] == 2 * marginal["projection"]
     assert marginal["mean"] == correlated["mean"] == 6 * 3 * (2 * columns + 10 * 2)
     assert marginal["q_sqrt"] == 3 * 9 * (2 * columns + 10 * 2)
     assert correlated["q_sqrt"] == 2 * 9 * 2 * 2 + 3 * 9 * 10 * 2

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.growth import VALUES, exponents, points, power_law
+from benchmarks.growth import VALUES, exponents, power_law, quantities
 from benchmarks.plot import growth_figure
 
 
@@ -33,12 +33,10 @@ def test_on_a_cpu_memory_is_that_after_compilation() -> None:
 
 
 def test_points_change_one_size_at_a_time() -> None:
-    assert [value for _, value, _ in points("cpu", ("depth",))] == [1, 2, 3]
-    found = list(points("gpu"))
-    assert [(quantity, value) for quantity, value, _ in found] == [
-        (q, v) for q in VALUES["gpu"] for v in VALUES["gpu"][q]
-    ]
-    rows = {(quantity, value): row for quantity, value, row in found}
+    assert [list(rows) for _, rows in quantities("cpu", ("depth",))] == [[1, 2, 3]]
+    found = dict(quantities("gpu"))
+    assert {quantity: tuple(rows) for quantity, rows in found.items()} == VALUES["gpu"]
+    rows = {(quantity, value): row for quantity, several in found.items() for value, row in several.items()}
     assert rows["side", 96].image == (96, 96, 1)
     assert rows["M", 384 // 3].B == rows["channels", 8].B == 32
     assert (rows["B", 64].depth, rows["channels", 8].depth, rows["depth", 3].depth) == (1, 2, 3)

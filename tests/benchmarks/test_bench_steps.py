@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks.processes import ChildError, start_contender
 from benchmarks.rows import TINY, choose_rows, make_data
-from benchmarks.steps import measure_row
+from benchmarks.steps import measure_rows
 from benchmarks.table import markdown
 from benchmarks.timing import block_length, quartiles
 
@@ -40,7 +40,8 @@ def test_markdown_of_stored_results(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_contender_that_is_nowhere_leaves_the_others_alone() -> None:
     rates = {"exact": 1.0, "default": 1.0, "copy": 1.0}
     pythons = {"tickgp": "no-such-python", "gpflow": "false"}
-    row = measure_row(TINY[0], ["tickgp", "gpflow"], "cpu", repeats=1, pythons=pythons, rates=rates)
+    wanted = {TINY[0]: ["tickgp", "gpflow"]}
+    [(_, row)] = measure_rows(wanted, "cpu", repeats=1, pythons=pythons, rates=rates)
     assert "no-such-python" in row["contenders"]["tickgp"]["missing"]
     assert "ended with exit code 1" in row["contenders"]["gpflow"]["error"]
 

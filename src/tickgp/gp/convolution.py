@@ -40,7 +40,7 @@ class PatchResponse(eqx.Module):
         if not isinstance(self.patch, AbstractStationary):
             one_image = lambda x: matmul(self(Z, Located(x, places)), w)
             return jax.lax.map(jax.checkpoint(one_image), patches).T
-        scale, z, x = _scaled(self.patch, Z.patch, patches)
+        scale, x, z = _scaled(self.patch, patches, Z.patch)
         location = jnp.ones((len(z), 1), z.dtype) if self.location is None else self.location(_place(Z), places)
         return cross_sums(self.patch.correlation, scale, self.patch.variance.value * location * w, z, x)
 
@@ -56,12 +56,15 @@ class PatchResponse(eqx.Module):
         return self_sums(self.patch.correlation, scale, self.patch.variance.value * location * w[:, None] * w, x)
 
 
-def _scaled(kernel: AbstractStationary, *arrays: Float[Array, "..."]) -> list[Float[Array, "..."]]:
-    """What distances are multiplied by, and the arrays moved by the mean of the first: far from the origin distances
-    lose digits. Where every dimension has its lengthscale, the arrays are in units of it.
+def _scaled(
+    kernel: AbstractStationary, patches: Float[Array, "N P E"], *others: Float[Array, "M E"]
+) -> list[Float[Array, "..."]]:
+    """What distances are multiplied by, and the patches, moved to the origin: far from it distances lose digits.
+
+    Where every dimension has its lengthscale, the patches are in units of it.
     """
-    centre = jax.lax.stop_gradient(jnp.mean(arrays[0], axis=tuple(range(arrays[0].ndim - 1))))
-    moved, lengthscale = [array - centre for array in arrays], kernel.lengthscale.value
+    centre = jax.lax.stop_gradient(jnp.mean(patches[0], axis=0))
+    moved, lengthscale = [array - centre for array in (patches, *others)], kernel.lengthscale.value
     if lengthscale.ndim:
         return [jnp.ones((), lengthscale.dtype), *(array / lengthscale for array in moved)]
     return [lengthscale**-2, *moved]

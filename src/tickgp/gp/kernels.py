@@ -182,10 +182,17 @@ def squared_distances(
     the mean of a, because the expansion loses digits far from the origin. Its value, not its derivative, is mended
     where rounding makes it negative, and between a point and itself (when b is a) where it must be 0.
     """
+    if lengthscale.ndim:
+        a, b = (a / lengthscale,) * 2 if a is b else (a / lengthscale, b / lengthscale)
+        lengthscale = jnp.ones((), lengthscale.dtype)
+    return _distances(a, b) / lengthscale**2
+
+
+def _distances(a: Float[Array, "A D"], b: Float[Array, "B D"]) -> Float[Array, "A B"]:
     if a.shape[1] <= 3:
-        return jnp.sum(((a[:, None, :] - b[None, :, :]) / lengthscale) ** 2, axis=-1)
+        return jnp.sum((a[:, None, :] - b[None, :, :]) ** 2, axis=-1)
     centre = jax.lax.stop_gradient(jnp.mean(a, axis=0))
-    left, right = (a - centre) / lengthscale, (b - centre) / lengthscale
+    left, right = a - centre, b - centre
     expansion = jnp.sum(left**2, axis=1)[:, None] + jnp.sum(right**2, axis=1)[None, :] - 2 * matmul(left, right.T)
     mended = jnp.maximum(expansion, 0)
     if a is b:

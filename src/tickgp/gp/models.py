@@ -63,6 +63,7 @@ class DeepGP(eqx.Module):
         x = self.pixels(x)
         for i, layer in enumerate(self.layers[:-1]):
             x = layer.sample(x, self.jitter, self.sampling, key=jax.random.fold_in(key, i), common=common)
+            x = jax.lax.optimization_barrier(x)  # a pixel is worked out once, not once for each patch it is in
         return self.layers[-1].marginals(x, self.jitter)
 
     def kl(self) -> Float[Array, ""]:

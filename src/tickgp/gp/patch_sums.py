@@ -42,7 +42,7 @@ def _cross_forward(c: Correlation, *arrays: Array) -> tuple[Array, tuple[Array, 
 
 
 def _cross_backward(c: Correlation, arrays: tuple[Array, ...], cotangent: Float[Array, "M N"]) -> tuple[Array, ...]:
-    return _way(arrays[-1]).cross_gradient(c, *arrays, cotangent)
+    return _written_out(_way(arrays[-1]).cross_gradient(c, *arrays, cotangent))
 
 
 cross_sums.defvjp(_cross_forward, _cross_backward)
@@ -61,10 +61,15 @@ def _self_forward(c: Correlation, *arrays: Array) -> tuple[Array, tuple[Array, .
 
 
 def _self_backward(c: Correlation, arrays: tuple[Array, ...], cotangent: Float[Array, " N"]) -> tuple[Array, ...]:
-    return _way(arrays[-1]).double_gradient(c, *arrays, cotangent)
+    return _written_out(_way(arrays[-1]).double_gradient(c, *arrays, cotangent))
 
 
 self_sums.defvjp(_self_forward, _self_backward)
+
+
+def _written_out(gradients: tuple[Array, ...]) -> tuple[Array, ...]:
+    """The same, but ∂x, the last, is worked out once: not once for each pixel of a patch, where it goes back into images."""
+    return *gradients[:-1], jax.lax.optimization_barrier(gradients[-1])
 
 
 def _way(x: Float[Array, "N P E"]) -> ModuleType:

@@ -55,7 +55,8 @@ class FullRank(AbstractVariational):
 
     def kl(self) -> Float[Array, ""]:
         m, L = self.q_mu.value, self.q_sqrt.value
-        return 0.5 * jnp.sum(m**2) + 0.5 * jnp.sum(L**2) - 0.5 * len(m) - jnp.sum(jnp.log(jnp.abs(jnp.diag(L))))
+        ones_beside = jnp.where(jnp.eye(len(m), dtype=bool), L, 1)  # whose logarithms add nothing
+        return 0.5 * jnp.sum(m**2) + 0.5 * jnp.sum(L**2) - 0.5 * len(m) - jnp.sum(jnp.log(jnp.abs(ones_beside)))
 
 
 class MeanField(AbstractVariational):
@@ -152,7 +153,11 @@ def kl(q: AbstractVariational) -> Float[Array, ""]:
 def inducing_covariance(gp: SparseGP, jitter: Float[Array, ""]) -> Float[Array, "J M M"]:
     """Kuu + jitter · mean(diag Kuu) · I, for each distinct latent; Lu is its Cholesky factor."""
     Kuu = gp.kernel.Kuu(gp.inducing)
-    return add_diagonal(Kuu, jitter * jnp.mean(jnp.diagonal(Kuu, axis1=1, axis2=2), axis=1))
+    return add_diagonal(Kuu, jitter * _mean_diagonal(Kuu))
+
+
+def _mean_diagonal(K: Float[Array, "J M M"]) -> Float[Array, " J"]:
+    return jnp.trace(K, axis1=1, axis2=2) / K.shape[-1]
 
 
 def marginals(gp: SparseGP, x: Float[Array, "N ..."], jitter: Float[Array, ""]) -> Marginals:
@@ -217,7 +222,7 @@ def _project(
     A = whiten(Kuu, Kuf.reshape(*Kuf.shape[:2], -1)).reshape(Kuf.shape)
     # Positive but for rounding: the floor keeps the square root of it differentiable, even where Kff itself vanishes.
     eps = jnp.finfo(Kff.dtype).eps
-    floor = jnp.maximum(jitter, eps) * jnp.maximum(Kff, eps * jnp.mean(jnp.diagonal(Kuu, axis1=1, axis2=2)))
+    floor = jnp.maximum(jitter, eps) * jnp.maximum(Kff, eps * jnp.mean(_mean_diagonal(Kuu)))
     return A, jnp.maximum(Kff - jnp.sum(A**2, axis=1), floor)
 
 

@@ -1,0 +1,42 @@
+"""`python -m benchmarks rounding`: what rounded matrix products change in the end, the ELBO that training reaches.
+
+On a GPU products that allow it are rounded to TF32 (`gp.linalg.rounded_matmul`). The same training, with the same
+random numbers, is done as it is and with every product exact.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from tickgp.data.dataset import load_dataset
+from tickgp.gp import builders
+from tickgp.gp.likelihoods import Softmax
+from tickgp.training.loop import train
+
+
+def answer(spec: dict[str, Any]) -> dict[str, dict[str, list[float]]]:
+    """For each model, the ELBO of MNIST, averaged over each fifth of `steps`, rounded and exact."""
+    data = load_dataset("mnist", data_dir=None if spec["data_dir"] is None else Path(spec["data_dir"])).train
+    images, labels = data.images, data.labels
+    models = {
+        "TICK": (builders.tick, {}),
+        "two layers, correlated": (builders.deep_tick, {"sampling": "correlated"}),
+    }
+    found: dict[str, dict[str, list[float]]] = {}
+    for name, (build, settings) in models.items():
+        model = build(images[:5000], Softmax(10), num_inducing=spec["M"], key=jax.random.key(0), **settings)
+        found[name] = {}
+        for kind, precision in (("rounded", None), ("exact", "highest")):
+            with jax.default_matmul_precision(precision):
+                events = train(
+                    *(model, images, labels),
+                    steps=spec["steps"],
+                    batch_size=spec["B"],
+                    report_every=max(1, spec["steps"] // 5),
+                    key=jax.random.key(1),
+                )
+                found[name][kind] = [event.elbo for event in events]
+    return found
