@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: train test test-all bench lint clean
+.PHONY: train test test-all bench pretrained lint clean
 
 train: .venv/installed
 	$(BIN)/tickgp train --overwrite
@@ -16,6 +16,12 @@ test-all: lint
 # Ours against GPflow or PyTorch, where these are installed; see docs/performance.md.
 bench: .venv/installed
 	$(BIN)/python -m benchmarks steps
+
+# The TICK-GP for MNIST that comes with the library.
+pretrained: .venv/installed
+	$(BIN)/tickgp reproduce pretrained --scale fast
+	mkdir -p src/tickgp/pretrained/mnist-tick
+	cp runs/reproduce/fast/mnist/pretrained/model.safetensors src/tickgp/pretrained/mnist-tick/
 
 lint: .venv/installed-test
 	$(BIN)/ruff check .

@@ -49,8 +49,12 @@ def quantities(device: Device, only: tuple[Quantity, ...] = ()) -> Iterator[tupl
     tick, deep = BASES[device]
     for quantity in only or VALUES[device]:
         base = deep if quantity in ("depth", "channels") else tick
-        change = lambda value, q=quantity: {"image": (value, value, 1)} if q == "side" else {q: value}
-        yield quantity, {value: replace(base, **change(value)) for value in VALUES[device][quantity]}
+        yield quantity, {value: _changed(base, quantity, value) for value in VALUES[device][quantity]}
+
+
+def _changed(base: Row, quantity: Quantity, value: int) -> Row:
+    change: dict[str, Any] = {"image": (value, value, 1)} if quantity == "side" else {quantity: value}
+    return replace(base, **change)
 
 
 def measure_points(rows: dict[int, Row], device: Device, *, repeats: int = 5) -> dict[int, dict[str, Any]]:

@@ -1,6 +1,7 @@
 """New images: the same answers as for the arrays they were made from, and who decides."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -125,3 +126,13 @@ def test_a_folder_without_a_model(tmp_path):
     (tmp_path / "model.safetensors").write_bytes(b"1234")
     with pytest.raises(ValueError, match="is no complete safetensors file"):
         load_model(tmp_path)
+
+
+def test_an_included_model_is_found_by_its_name(tmp_path, finished, monkeypatch):
+    folder = tmp_path / "some-digits"
+    folder.mkdir()
+    (folder / "model.safetensors").write_bytes((finished / "model.safetensors").read_bytes())
+    monkeypatch.setattr("tickgp.runs.model_file._INCLUDED", tmp_path)
+    assert load_model(Path("some-digits")).class_names == load_model(finished).class_names
+    with pytest.raises(ValueError, match="give that of a run, or some-digits, which comes with tickgp"):
+        load_model(Path("other-digits"))

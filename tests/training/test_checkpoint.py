@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import tickgp
+from tickgp.gp.params import Triangular
 from tickgp.training.checkpoint import checkpoints, load_checkpoint, save_checkpoint
 from tickgp.training.loop import initial_state, train
 from tickgp.training.tensors import load_tree, read_arrays, save_tree, write_whole
@@ -50,6 +51,15 @@ def test_a_tree_comes_back_as_it_was(tmp_path):
     arrays, words = read_arrays(tmp_path / "tree.safetensors")
     assert set(arrays) == {"a", "b", "c.0", "c.1", "d"}
     assert words["word"] == "value"
+
+
+def test_of_a_triangular_matrix_only_the_triangle_is_written(tmp_path):
+    lower = np.tril(np.arange(1.0, 33.0, dtype=np.float32).reshape(2, 4, 4))
+    save_tree(tmp_path / "tree.safetensors", {"q": Triangular(lower)})
+    arrays, _ = read_arrays(tmp_path / "tree.safetensors")
+    np.testing.assert_array_equal(arrays["q.raw"][1], [17, 21, 22, 25, 26, 27, 29, 30, 31, 32])
+    back = load_tree(tmp_path / "tree.safetensors", {"q": Triangular(np.zeros((2, 4, 4)))})
+    np.testing.assert_array_equal(back["q"].value, lower)
 
 
 @pytest.mark.parametrize("how", ["truncated", "flipped", "empty", "text"])

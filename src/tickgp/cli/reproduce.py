@@ -30,6 +30,7 @@ Name = Literal[
     "dropout",
     "traces",
     "full-covariance",
+    "pretrained",
     "all",
 ]
 

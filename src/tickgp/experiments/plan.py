@@ -17,6 +17,7 @@ from tickgp.experiments.cells import (
     deep_se,
     ensemble,
     growing_cnn,
+    pretrained,
     shallow,
     switched,
     two_against_seven,
@@ -91,6 +92,7 @@ EXPERIMENTS = {
     "misclassified": Experiment("probabilities of misclassified images of MNIST and Semeion", _table3),
     "dropout": Experiment("train and test NLL of TICK and of B-CNNs of two dropout rates", _dropout),
     "traces": Experiment("error against time, depths 1 to 3", _traces),
+    "pretrained": Experiment("the small TICK-GP that comes with the library", lambda scale: [pretrained(scale)]),
     "full-covariance": Experiment("hidden layers drawn from marginals, jointly, and through u", _full_covariance),
 }
 

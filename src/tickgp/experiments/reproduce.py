@@ -125,11 +125,11 @@ def _still_needed(cell: Cell, scale: Scale, places: Places) -> list[Cell]:
 
 
 def _is_whole(cell: Cell, scale: Scale, places: Places) -> bool:
-    """Whether its folder holds what other runs are made from: its trained model, and all its predictions."""
+    """Whether its folder holds what other runs are made from: all its predictions, and a GP's trained model."""
     folder = places.folder(scale, cell.name)
-    is_gp = isinstance(cell.settings, Config)
-    model = (folder / model_file.NAME).is_file() if is_gp else bool(checkpoints(folder / "checkpoint"))
-    if not model or not _is_begun(cell, scale, places):
+    if isinstance(cell.settings, Config) and not (folder / model_file.NAME).is_file():
+        return False
+    if not _is_begun(cell, scale, places):
         return False
     predicted = {name.partition("/")[0] for name in read_predictions(folder) or ()}
     return predicted >= {"test", *cell.also_on}

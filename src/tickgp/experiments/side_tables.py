@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from tickgp.experiments.cells import CnnConfig
+from tickgp.experiments.cells import PRETRAINED, CnnConfig
 from tickgp.experiments.plan import KERNELS, SAMPLERS
-from tickgp.experiments.tables import DATASETS, METRICS, NEGATIVE_ELBO, Book, cell, markdown, negative_elbo
+from tickgp.experiments.tables import DATASETS, METRICS, NEGATIVE_ELBO, Book, cell, gp_cell, markdown, negative_elbo
 
 
 def learned_locations(book: Book) -> str:
@@ -27,6 +27,18 @@ def _learned(learned: dict[str, float]) -> list[str]:
         f"{learned['width']:.0f}",
         f"{learned['zero_crossings_across_width']:.2f}",
     ]
+
+
+def pretrained_table(book: Book) -> str:
+    """The model that comes with the library, on its own test images and on Semeion; empty if there is none."""
+    if book.run(PRETRAINED) is None:
+        return ""
+    heads = ["", "MNIST", "Semeion"]
+    rows = [
+        [title, *(gp_cell(book, PRETRAINED, metric, on=on) for on in ("test", "semeion"))]
+        for metric, title in METRICS.items()
+    ]
+    return markdown(heads, rows)
 
 
 def about_cnns(book: Book) -> str:

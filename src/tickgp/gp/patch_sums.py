@@ -68,7 +68,7 @@ self_sums.defvjp(_self_forward, _self_backward)
 
 
 def _written_out(gradients: tuple[Array, ...]) -> tuple[Array, ...]:
-    """The same, but ∂x, the last, is worked out once: not once for each pixel of a patch, where it goes back into images."""
+    """The same, with ∂x, the last, worked out once: not anew for every pixel of an image whose gradient it is in."""
     return *gradients[:-1], jax.lax.optimization_barrier(gradients[-1])
 
 

@@ -19,6 +19,7 @@ from tickgp.training.tensors import load_tree, read_words, save_tree
 from tickgp.training.toml import format_config, parse_config
 
 NAME = "model.safetensors"
+_INCLUDED = Path(__file__).parents[1] / "pretrained"
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,7 @@ def save_model(folder: Path, trained: TrainedModel) -> None:
 
 
 def load_model(folder: Path) -> TrainedModel:
-    """The trained model of a finished run, or of `TickClassifier.save`."""
+    """The trained model of a finished run, of `TickClassifier.save`, or by its name one that comes with the library."""
     path, words, config = _read_words(folder)
     if config.model.float64 != jax.config.read("jax_enable_x64"):
         raise ValueError(
@@ -85,11 +86,19 @@ def load_config(folder: Path) -> Config:
     return _read_words(folder)[2]
 
 
+def included() -> list[str]:
+    """The names of the trained models that come with the library."""
+    return sorted(path.parent.name for path in _INCLUDED.glob(f"*/{NAME}"))
+
+
 def _read_words(folder: Path) -> tuple[Path, dict[str, str], Config]:
     """The model file of a folder, the words in it, and the settings among them."""
+    if not folder.is_dir() and str(folder) in included():
+        folder = _INCLUDED / folder
     path = folder / NAME
     if not folder.is_dir():
-        raise ValueError(f"there is no folder {folder}; give that of a run")
+        names = "".join(f", or {name}, which comes with tickgp" for name in included())
+        raise ValueError(f"there is no folder {folder}; give that of a run{names}")
     if not path.is_file():
         raise ValueError(f"{folder} holds no trained model; finish the run with `tickgp train --resume {folder}`")
     words = read_words(path)

@@ -1,4 +1,7 @@
-"""Trees of arrays on disk: safetensors files that are whole or not there, each tensor named by its path in the tree."""
+"""Trees of arrays on disk: safetensors files that are whole or not there, each tensor named by its path in the tree.
+
+Of a lower-triangular parameter, row by row, only what is not zero by its type: (M, M) becomes (M(M + 1)/2,).
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,8 @@ import jax.numpy as jnp
 import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
+
+from tickgp.gp.params import Triangular
 
 Tree = TypeVar("Tree")
 
@@ -54,8 +59,13 @@ def load_tree(path: Path, like: Tree) -> Tree:
     ]
     if wrong:
         raise ValueError(f"{path} does not fit its model at {', '.join(wrong[:3])}; was it made by another version?")
-    paths, structure = jax.tree_util.tree_flatten_with_path(like)
-    return jax.tree.unflatten(structure, [jnp.asarray(arrays[_name(keys)]) for keys, _ in paths])
+
+    def read(keys: tuple[Any, ...], leaf: Any) -> Any:
+        if not isinstance(leaf, Triangular):
+            return jnp.asarray(arrays[_name(keys)])
+        return jax.tree.map_with_path(lambda k, raw: _unpacked(arrays[_name((*keys, *k))], raw.shape), leaf)
+
+    return jax.tree.map_with_path(read, like, is_leaf=_is_triangular)
 
 
 def read_arrays(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
@@ -80,9 +90,30 @@ def _opened(path: Path) -> Iterator[Any]:
 
 
 def _named(tree: Tree) -> dict[str, np.ndarray]:
-    # safetensors writes the memory as it lies: an array that is a view of another order would be saved wrong.
-    leaves = jax.tree_util.tree_leaves_with_path(tree)
-    return {_name(keys): np.ascontiguousarray(leaf).reshape(np.shape(leaf)) for keys, leaf in leaves}
+    leaves = jax.tree_util.tree_leaves_with_path(tree, is_leaf=_is_triangular)
+    named: dict[str, np.ndarray] = {}
+    for keys, leaf in leaves:
+        if isinstance(leaf, Triangular):
+            named |= {_name((*keys, *k)): _packed(raw) for k, raw in jax.tree_util.tree_leaves_with_path(leaf)}
+        else:
+            # safetensors writes the memory as it lies: an array that is a view of another order would be saved wrong.
+            named[_name(keys)] = np.ascontiguousarray(leaf).reshape(np.shape(leaf))
+    return named
+
+
+def _is_triangular(node: Any) -> bool:
+    return isinstance(node, Triangular)
+
+
+def _packed(raw: Any) -> np.ndarray:
+    rows, columns = np.tril_indices(raw.shape[-1])
+    return np.ascontiguousarray(np.asarray(raw)[..., rows, columns])
+
+
+def _unpacked(packed: np.ndarray, shape: tuple[int, ...]) -> jax.Array:
+    raw, (rows, columns) = np.zeros(shape, packed.dtype), np.tril_indices(shape[-1])
+    raw[..., rows, columns] = packed
+    return jnp.asarray(raw)
 
 
 def _name(path: tuple[Any, ...]) -> str:
