@@ -1,8 +1,9 @@
-"""The floor of a training step: the arithmetic and the memory traffic that no implementation can do without.
+"""The floor of a training step: the arithmetic and the memory traffic that cannot be done without.
 
-Both are lower bounds. What is of lower order is left out, symmetric and triangular matrices count by their half, and
-memory traffic is only what cannot stay on the chip from one step to the next. The time of a floor is that of the
-slower of the two at the rates of the machine; the latency of M×M linear algebra, step after step, is not in it.
+It is that of an implementation that keeps no N·P·M or N·P·P values for the backward pass. Both are lower bounds: what
+is of lower order is left out, symmetric and triangular matrices count by their half, and memory traffic is only what
+cannot stay on the chip from one step to the next. The time of a floor is that of the slower of the two at the rates of
+the machine; the latency of M×M linear algebra, step after step, is not in it.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ VALUE = 4
 """Flops of a value of the kernel beside its E-long product: two norms added, an exponential, a multiplication."""
 ROUNDED = ("gradients of k", "q_sqrt", "projection gradient", "Cholesky gradient")
 """Terms that may be computed in the precision that products have by default: TF32 on a GPU."""
+DISTANCES = ("Kuf", "Kff", "Kuu")
+"""Terms that are as precise if made of three products in that precision, where this is faster."""
 ADAM = 7 * 4
 """Bytes for each number that Adam moves: it, its gradient and two moments are read, all but the gradient written."""
 
@@ -29,8 +32,7 @@ class Floor:
 
     def at(self, rates: dict[str, float]) -> dict[str, Any]:
         """Milliseconds at rates of `exact` and `default` float32 products (flops) and of `copy` (bytes) per second."""
-        rate = {term: rates["default" if term in ROUNDED else "exact"] for term in self.flops}
-        compute = 1e3 * sum(flops / rate[term] for term, flops in self.flops.items())
+        compute = 1e3 * sum(flops / _rate(term, rates) for term, flops in self.flops.items())
         memory = 1e3 * sum(self.bytes.values()) / rates["copy"]
         return {
             "flops": sum(self.flops.values()),
@@ -42,6 +44,12 @@ class Floor:
             "flops_by_term": self.flops,
             "bytes_by_term": self.bytes,
         }
+
+
+def _rate(term: str, rates: dict[str, float]) -> float:
+    if term in ROUNDED:
+        return rates["default"]
+    return max(rates["exact"], rates["default"] / 3) if term in DISTANCES else rates["exact"]
 
 
 def count(row: Row) -> Floor:

@@ -73,6 +73,7 @@ def measure_points(rows: dict[int, Row], device: Device, *, repeats: int = 5) ->
                 found[value] = {"error": str(error)}
         for value, timed in running.items():
             try:
+                timed.warm_up()
                 for _ in range(repeats):
                     timed.run_block()
                 found[value] = timed.result()

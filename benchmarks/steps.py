@@ -61,6 +61,9 @@ def measure_rows(
 
 def _time(row: Row, running: dict[str, Timed], results: Results, repeats: int, say: Callable[[str], None]) -> None:
     left = lambda: [name for name in running if name not in results]
+    for name in left():
+        with _noting(name, results):
+            running[name].warm_up()
     for i in range(repeats):
         say(f"{row.name}: block {i + 1} of {repeats}")
         for name in left():

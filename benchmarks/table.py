@@ -68,7 +68,7 @@ def terminal(name: str, row: dict[str, Any], rates: dict[str, float]) -> Table:
     floor, contenders = floor_of(row, rates), row["contenders"]
     words = {n: result.get("note") or result.get("error") for n, result in contenders.items()}
     table = Table(
-        *("", "ms a step", "it/s", "first step", "peak memory", "of the floor"),
+        *("", "ms a step", "it/s", "peak memory", "of the floor"),
         title=Text(f"{name}: floor {floor['ms']:.3g} ms ({floor['bound']})"),
         caption=Text("\n".join(f"{n}: {said}" for n, said in words.items() if said)),
     )
@@ -81,7 +81,6 @@ def terminal(name: str, row: dict[str, Any], rates: dict[str, float]) -> Table:
             contender,
             f"{result['median_ms']:.3g} ({low:.3g} – {high:.3g})",
             _number(result["per_second"]),
-            f"{result['first_step_s']:.1f} s",
             _memory(result),
             _share(result, floor),
         )

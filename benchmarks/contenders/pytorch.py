@@ -10,6 +10,7 @@ import math
 
 import numpy as np
 import torch
+import torch._inductor.config
 
 from benchmarks.contenders.pytorch_elbo import Parameters, Tensor, elbo, identity_mean, patches
 from benchmarks.rows import Device, Row
@@ -82,6 +83,7 @@ class PyTorch:
 
     def _first_step(self) -> None:
         """The first step, in the fastest way that works."""
+        torch._inductor.config.triton.cudagraph_or_error = True  # not silently without them
         ways = {
             "in CUDA graphs": torch.compile(self._plain_loss, mode="reduce-overhead"),
             "without CUDA graphs": torch.compile(self._plain_loss),

@@ -64,7 +64,6 @@ def test_steps_of_a_tiny_row(tmp_path: Path) -> None:
     assert ours["per_second"] == pytest.approx(1e3 / ours["median_ms"])
     assert ours["share_of_floor"] == pytest.approx(row["floor"]["ms"] / ours["median_ms"])
     assert 0 < ours["steady_peak_bytes"] <= ours["peak_bytes"] < ours["process_peak_bytes"]
-    assert ours["first_step_s"] > 10 * ours["median_ms"] / 1e3
     assert min(document["rates"].values()) > 1e6
     if "missing" in row["contenders"]["gpflow"]:
         assert "gpflow is left out: No module named" in ended.stderr
@@ -97,6 +96,6 @@ def test_images_are_mostly_black_and_distinct() -> None:
 
 
 def test_blocks_take_half_a_second() -> None:
-    assert [block_length(ms) for ms in (0.1, 10.0, 1000.0)] == [200, 50, 3]
+    assert [block_length(ms) for ms in (0.1, 10.0, 1000.0)] == [1000, 50, 3]
     assert quartiles([3.0]) == (3.0, 3.0, 3.0)
     assert quartiles([1.0, 2.0, 3.0, 4.0, 5.0]) == (2.0, 3.0, 4.0)

@@ -12,8 +12,9 @@ compiling or more, and training was no faster for it (docs/performance.md)."""
 
 
 def platform() -> str:
-    """What is traced now will run there: `cpu`, or `gpu`."""
+    """What is traced now will run there: `cpu`, or `gpu`. That is the default device, wherever single arrays are."""
     device = jax.config.jax_default_device  # type: ignore[attr-defined]
     if device is None:
         return jax.default_backend()
-    return device.split(":")[0] if isinstance(device, str) else device.platform
+    name = device.split(":")[0] if isinstance(device, str) else device.platform
+    return {"cuda": "gpu", "rocm": "gpu"}.get(name, name)

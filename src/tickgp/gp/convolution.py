@@ -40,7 +40,7 @@ class PatchResponse(eqx.Module):
         if not isinstance(self.patch, AbstractStationary):
             one_image = lambda x: matmul(self(Z, Located(x, places)), w)
             return jax.lax.map(jax.checkpoint(one_image), patches).T
-        scale, x, z = _scaled(self.patch, patches, Z.patch)
+        scale, z, x = _scaled(self.patch, Z.patch, patches, centre=jnp.mean(Z.patch, axis=0))
         location = jnp.ones((len(z), 1), z.dtype) if self.location is None else self.location(_place(Z), places)
         return cross_sums(self.patch.correlation, scale, self.patch.variance.value * location * w, z, x)
 
@@ -51,20 +51,19 @@ class PatchResponse(eqx.Module):
         if not isinstance(self.patch, AbstractStationary):
             one_image = lambda x: einsum("p,pq,q->", w, self(Located(x, places), Located(x, places)), w)
             return jax.lax.map(jax.checkpoint(one_image), patches)
-        scale, x = _scaled(self.patch, patches)
+        scale, x = _scaled(self.patch, patches, centre=jnp.mean(patches, axis=1, keepdims=True))
         location = 1.0 if self.location is None else self.location(places, places)
         return self_sums(self.patch.correlation, scale, self.patch.variance.value * location * w[:, None] * w, x)
 
 
 def _scaled(
-    kernel: AbstractStationary, patches: Float[Array, "N P E"], *others: Float[Array, "M E"]
+    kernel: AbstractStationary, *arrays: Float[Array, "..."], centre: Float[Array, "*_ E"]
 ) -> list[Float[Array, "..."]]:
-    """What distances are multiplied by, and the patches, moved to the origin: far from it distances lose digits.
+    """What distances are multiplied by, and the arrays, moved by `centre`: far from the origin distances lose digits.
 
-    Where every dimension has its lengthscale, the patches are in units of it.
+    Where every dimension has its lengthscale, the arrays are in units of it.
     """
-    centre = jax.lax.stop_gradient(jnp.mean(patches[0], axis=0))
-    moved, lengthscale = [array - centre for array in (patches, *others)], kernel.lengthscale.value
+    moved, lengthscale = [array - jax.lax.stop_gradient(centre) for array in arrays], kernel.lengthscale.value
     if lengthscale.ndim:
         return [jnp.ones((), lengthscale.dtype), *(array / lengthscale for array in moved)]
     return [lengthscale**-2, *moved]

@@ -1,8 +1,9 @@
-"""Sums over patches, Σ_p C_mp k(z_m, x_n[p]) and Σ_pq C_pq k(x_n[p], x_n[q]), without ever storing all values of k.
+"""Sums over patches, Σ_p C_mp k(z_m, x_n[p]) and Σ_pq C_pq k(x_n[p], x_n[q]), without storing the values of k.
 
 Written out, the values of k are N·P·M and N·P·P numbers, far more than goes in or comes out. Here they are summed up as
-they are computed, and the backward pass computes them again. For a stationary kernel k = c(d), with d the squared
-distance times a scale, the derivatives are matrix products: with T = (cotangent) · C · c'(d),
+they are computed, a bounded number at a time, and the backward pass computes them again. For a stationary kernel
+k = c(d), with d the squared distance times a scale, the derivatives are matrix products:
+with T = (cotangent) · C · c'(d),
     ∂z_m = 2 scale Σ_np T_mnp (z_m − x_n[p]),   ∂x_n[p] = 2 scale Σ_m T_mnp (x_n[p] − z_m),
     ∂C_mp = Σ_n (cotangent) c(d_mnp),   ∂scale = Σ_mnp T_mnp |z_m − x_n[p]|².
 Values and gradients are those of the plain sums. There are two ways, chosen by what the sums are computed on:
@@ -21,9 +22,6 @@ from jaxtyping import Array, Float
 
 from tickgp.gp import patch_sums_groups
 from tickgp.gp.compiling import platform
-
-LONGEST = 62
-"""Pixels of a patch for which the fused kernels are known to fit."""
 
 Correlation = Callable[[Array], Array]
 """c(d), elementwise."""
@@ -73,8 +71,14 @@ def _written_out(gradients: tuple[Array, ...]) -> tuple[Array, ...]:
 
 
 def _way(x: Float[Array, "N P E"]) -> ModuleType:
-    if platform() == "gpu" and x.dtype == jnp.float32 and x.shape[-1] <= LONGEST:
+    if platform() == "gpu" and x.dtype == jnp.float32 and x.shape[-1] <= _longest():
         from tickgp.gp import patch_sums_gpu  # not every platform has what it imports
 
         return patch_sums_gpu
     return patch_sums_groups
+
+
+def _longest() -> int:
+    """Pixels of a patch for which the fused kernels fit into the memory that a block shares: about 2 kB for each."""
+    roomy = ("8.0", "9.0", "10.0")  # compute capabilities with 160 kB or more; others have about 100
+    return 62 if getattr(jax.devices()[0], "compute_capability", None) in roomy else 30
