@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from collections.abc import Callable
 from typing import ClassVar
 
 import equinox as eqx
@@ -16,6 +17,10 @@ from tickgp.gp.params import Positive, positive
 
 Scale = ArrayLike | Positive
 """A positive number, or a vector of them, or the parameter itself."""
+
+
+Correlation = Callable[[Array], Array]
+"""c as a function of r², elementwise."""
 
 
 class AbstractKernel(eqx.Module):
@@ -171,6 +176,11 @@ def expected_crossings(kernel: AbstractKernel, level: float = 0.0) -> Float[Arra
     """
     value, curvature = kernel.at_zero()
     return jnp.sqrt(curvature / value) / jnp.pi * jnp.exp(-(level**2) / (2 * value))
+
+
+def with_slope(c: Correlation, r2: Float[Array, "*shape"]) -> tuple[Float[Array, "*shape"], Float[Array, "*shape"]]:
+    """c(r²) and its derivative by r²."""
+    return jax.jvp(c, (r2,), (jnp.ones_like(r2),))
 
 
 def squared_distances(

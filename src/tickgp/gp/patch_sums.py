@@ -13,7 +13,6 @@ Values and gradients are those of the plain sums. There are two ways, chosen by 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 from types import ModuleType
 
 import jax
@@ -22,9 +21,7 @@ from jaxtyping import Array, Float
 
 from tickgp.gp import patch_sums_groups
 from tickgp.gp.compiling import platform
-
-Correlation = Callable[[Array], Array]
-"""c(d), elementwise."""
+from tickgp.gp.kernels import Correlation
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))

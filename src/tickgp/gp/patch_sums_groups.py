@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from tickgp.gp.compiling import platform
+from tickgp.gp.kernels import Correlation, with_slope
 from tickgp.gp.linalg import matmul, rounded_matmul
 
 AT_ONCE = {"cpu": 2**16}
@@ -20,7 +21,7 @@ BANDS = 2
 """Into so many bands of rows k(x[p], x[q]) is cut, to compute it once for p < q and p > q."""
 
 
-def cross(c: Callable[[Array], Array], scale: Array, C: Array, z: Array, x: Array) -> Float[Array, "M N"]:
+def cross(c: Correlation, scale: Array, C: Array, z: Array, x: Array) -> Float[Array, "M N"]:
     def few(x: Float[Array, "n P E"]) -> Float[Array, "n M"]:
         return jnp.sum(c(scale * _cross_distances(z, x)) * C[:, None, :], axis=-1).T
 
@@ -28,13 +29,13 @@ def cross(c: Callable[[Array], Array], scale: Array, C: Array, z: Array, x: Arra
 
 
 def cross_gradient(
-    c: Callable[[Array], Array], scale: Array, C: Array, z: Array, x: Array, cotangent: Float[Array, "M N"]
+    c: Correlation, scale: Array, C: Array, z: Array, x: Array, cotangent: Float[Array, "M N"]
 ) -> tuple[Array, Array, Array, Array]:
     E = z.shape[1]
 
     def few(sums: tuple[Array, Array], group: tuple[Array, Array]) -> tuple[tuple[Array, Array], Array]:
         x, g = group
-        value, slope = _with_slope(c, scale * _cross_distances(z, x))
+        value, slope = with_slope(c, scale * _cross_distances(z, x))
         g, rows = g.T[:, :, None], x.reshape(-1, E)
         T = (g * C[:, None, :] * slope).reshape(len(C), -1)
         squares = jnp.sum(rows**2, axis=1, keepdims=True)
@@ -49,7 +50,7 @@ def cross_gradient(
     return dscale, dC, 2 * scale * (T * z - Tx), dx
 
 
-def double(c: Callable[[Array], Array], scale: Array, C: Array, x: Array) -> Float[Array, " N"]:
+def double(c: Correlation, scale: Array, C: Array, x: Array) -> Float[Array, " N"]:
     def few(x: Float[Array, "n P E"]) -> Float[Array, " n"]:
         bands = [(_self_distances(x, band), _counted(C, band)) for band in _bands(len(C))]
         return sum(
@@ -60,7 +61,7 @@ def double(c: Callable[[Array], Array], scale: Array, C: Array, x: Array) -> Flo
 
 
 def double_gradient(
-    c: Callable[[Array], Array], scale: Array, C: Array, x: Array, cotangent: Float[Array, " N"]
+    c: Correlation, scale: Array, C: Array, x: Array, cotangent: Float[Array, " N"]
 ) -> tuple[Array, Array, Array]:
     def few(sums: tuple[Array, Array], group: tuple[Array, Array]) -> tuple[tuple[Array, Array], Array]:
         x, g = group
@@ -68,7 +69,7 @@ def double_gradient(
         for band in _bands(len(C)):
             first, last = band
             d = _self_distances(x, band)
-            value, slope = _with_slope(c, scale * d)
+            value, slope = with_slope(c, scale * d)
             dscale += jnp.sum(g * _counted(C, band) * slope * d)
             dC = dC.at[first:last, first:].add(jnp.sum(g * value, axis=0))
             T, rows, columns = g * C[first:last, first:] * slope, x[:, first:last], x[:, first:]
@@ -113,10 +114,6 @@ def _self_distances(x: Float[Array, "n P E"], band: tuple[int, int]) -> Float[Ar
     # Rounding must not part a patch from itself: Matérn's correlation falls steeply there.
     same = jnp.eye(last - first, columns.shape[1], dtype=bool)
     return jnp.where(same, 0, jnp.maximum(d, 0))
-
-
-def _with_slope(c: Callable[[Array], Array], d: Array) -> tuple[Array, Array]:
-    return jax.jvp(c, (d,), (jnp.ones_like(d),))
 
 
 def _in_groups(few: Callable[[Array], Array], x: Float[Array, "N P E"], per_image: int) -> Float[Array, "N ..."]:

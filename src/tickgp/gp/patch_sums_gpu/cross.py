@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -10,15 +10,38 @@ import jax.numpy as jnp
 from jax.experimental import pallas as pl
 from jaxtyping import Array, Float
 
+from tickgp.gp.kernels import Correlation, with_slope
 from tickgp.gp.patch_sums_gpu import tiles
 
 
-def cross(c: Callable[[Array], Array], scale: Array, C: Array, z: Array, x: Array) -> Float[Array, "M N"]:
+@dataclass(frozen=True)
+class _Tiles:
+    """The arrays in whole tiles, a program for each tile of C and share of the images, and what each program sees."""
+
+    arrays: tuple[Array, Array, Array]
+    """C, and the extended z and x."""
+    grid: tuple[int, int, int]
+    images: int
+    """In a share."""
+    seen: list[Any]
+
+
+def _in_tiles(scale: Array, C: Array, z: Array, x: Array) -> _Tiles:
     left, right = tiles.left(scale, z, tiles.INDUCING), tiles.right(x, tiles.PATCHES)
     tiled = tiles.padded(C, (tiles.INDUCING, tiles.PATCHES))
     (M, P), (N, _, W) = tiled.shape, right.shape
-    grid = (M // tiles.INDUCING, P // tiles.PATCHES, tiles.shares(N, M * P // (tiles.INDUCING * tiles.PATCHES)))
-    n = N // grid[2]
+    shares = tiles.shares(N, M * P // (tiles.INDUCING * tiles.PATCHES))
+    n = N // shares
+    seen = [
+        pl.BlockSpec((tiles.INDUCING, tiles.PATCHES), lambda m, p, s: (m, p)),
+        pl.BlockSpec((tiles.INDUCING, W), lambda m, p, s: (m, 0)),
+        pl.BlockSpec((n, tiles.PATCHES, W), lambda m, p, s: (s, p, 0)),
+    ]
+    return _Tiles((tiled, left, right), (M // tiles.INDUCING, P // tiles.PATCHES, shares), n, seen)
+
+
+def cross(c: Correlation, scale: Array, C: Array, z: Array, x: Array) -> Float[Array, "M N"]:
+    t = _in_tiles(scale, C, z, x)
 
     def kernel(C: Any, left: Any, right: Any, sums: Any) -> None:
         weights, z = C[...], left[...]
@@ -26,65 +49,52 @@ def cross(c: Callable[[Array], Array], scale: Array, C: Array, z: Array, x: Arra
         def image(i: Array, _: None) -> None:
             sums[0, i] = jnp.sum(weights * c(tiles.distances(z, right[i])), axis=1)
 
-        tiles.each(n, image, None)
+        tiles.each(t.images, image, None)
 
     parts = tiles.call(
         kernel,
-        grid,
-        [
-            pl.BlockSpec((tiles.INDUCING, tiles.PATCHES), lambda m, p, s: (m, p)),
-            pl.BlockSpec((tiles.INDUCING, W), lambda m, p, s: (m, 0)),
-            pl.BlockSpec((n, tiles.PATCHES, W), lambda m, p, s: (s, p, 0)),
-        ],
-        [pl.BlockSpec((1, n, tiles.INDUCING), lambda m, p, s: (p, s, m))],
-        [(grid[1], N, M)],
-    )(tiled, left, right)[0]
+        t.grid,
+        t.seen,
+        [pl.BlockSpec((1, t.images, tiles.INDUCING), lambda m, p, s: (p, s, m))],
+        [(t.grid[1], len(x), len(t.arrays[0]))],
+    )(*t.arrays)[0]
     return jnp.sum(parts, axis=0)[:, : len(z)].T
 
 
 def cross_gradient(
-    c: Callable[[Array], Array], scale: Array, C: Array, z: Array, x: Array, cotangent: Float[Array, "M N"]
+    c: Correlation, scale: Array, C: Array, z: Array, x: Array, cotangent: Float[Array, "M N"]
 ) -> tuple[Array, Array, Array, Array]:
     dscale, dC, dz = _cross_gradient(c, scale, C, z, x, cotangent)
     return dscale, dC, dz, _cross_gradient_x(c, scale, C, z, x, cotangent)
 
 
 def _cross_gradient(
-    c: Callable[[Array], Array], scale: Array, C: Array, z: Array, x: Array, cotangent: Array
+    c: Correlation, scale: Array, C: Array, z: Array, x: Array, cotangent: Array
 ) -> tuple[Array, Array, Array]:
-    left, right = tiles.left(scale, z, tiles.INDUCING), tiles.right(x, tiles.PATCHES)
-    tiled = tiles.padded(C, (tiles.INDUCING, tiles.PATCHES))
-    (M, P), (N, _, W), E = tiled.shape, right.shape, z.shape[1]
-    g = tiles.padded(cotangent.T, (1, tiles.INDUCING))
-    grid = (M // tiles.INDUCING, P // tiles.PATCHES, tiles.shares(N, M * P // (tiles.INDUCING * tiles.PATCHES)))
-    n = N // grid[2]
+    t, g = _in_tiles(scale, C, z, x), tiles.padded(cotangent.T, (1, tiles.INDUCING))
+    (M, P), W, E = t.arrays[0].shape, t.arrays[1].shape[1], z.shape[1]
 
     def kernel(C: Any, left: Any, right: Any, g: Any, dC: Any, moments: Any) -> None:
         weights, z = C[...], left[...]
 
         def image(i: Array, sums: tuple[Array, Array]) -> tuple[Array, Array]:
             x, cotangent = right[i], g[i][:, None]
-            value, slope = tiles.with_slope(c, tiles.distances(z, x))
+            value, slope = with_slope(c, tiles.distances(z, x))
             return sums[0] + cotangent * value, sums[1] + tiles.rounded_dot(cotangent * weights * slope, x)
 
         start = jnp.zeros(weights.shape, weights.dtype), jnp.zeros(z.shape, z.dtype)
-        dC[0], moments[0, 0] = tiles.each(n, image, start)
+        dC[0], moments[0, 0] = tiles.each(t.images, image, start)
 
     dC, moments = tiles.call(
         kernel,
-        grid,
-        [
-            pl.BlockSpec((tiles.INDUCING, tiles.PATCHES), lambda m, p, s: (m, p)),
-            pl.BlockSpec((tiles.INDUCING, W), lambda m, p, s: (m, 0)),
-            pl.BlockSpec((n, tiles.PATCHES, W), lambda m, p, s: (s, p, 0)),
-            pl.BlockSpec((n, tiles.INDUCING), lambda m, p, s: (s, m)),
-        ],
+        t.grid,
+        [*t.seen, pl.BlockSpec((t.images, tiles.INDUCING), lambda m, p, s: (s, m))],
         [
             pl.BlockSpec((1, tiles.INDUCING, tiles.PATCHES), lambda m, p, s: (s, m, p)),
             pl.BlockSpec((1, 1, tiles.INDUCING, W), lambda m, p, s: (s, p, m, 0)),
         ],
-        [(grid[2], M, P), (*grid[2:0:-1], M, W)],
-    )(tiled, left, right, g)
+        [(t.grid[2], M, P), (*t.grid[2:0:-1], M, W)],
+    )(*t.arrays, g)
     moments = jnp.sum(moments, axis=(0, 1))[: len(z)]
     Tx, T, Txx = moments[:, :E], moments[:, E], moments[:, E + 1]
     dscale = jnp.sum(T * jnp.sum(z**2, axis=1) - 2 * jnp.sum(z * Tx, axis=1) + Txx)
@@ -92,10 +102,9 @@ def _cross_gradient(
 
 
 def _cross_gradient_x(
-    c: Callable[[Array], Array], scale: Array, C: Array, z: Array, x: Array, cotangent: Array
+    c: Correlation, scale: Array, C: Array, z: Array, x: Array, cotangent: Array
 ) -> Float[Array, "N P E"]:
-    left, right = tiles.left(scale, z, tiles.INDUCING), tiles.right(x, tiles.PATCHES)
-    tiled = tiles.padded(C, (tiles.INDUCING, tiles.PATCHES))
+    tiled, left, right = _in_tiles(scale, C, z, x).arrays
     (M, P), (N, _, W), E = tiled.shape, right.shape, z.shape[1]
     g, rows = tiles.padded(cotangent.T, (1, tiles.INDUCING)), tiles.right(z, tiles.INDUCING)
 
@@ -104,7 +113,7 @@ def _cross_gradient_x(
 
         def inducing(i: Array, sums: Array) -> Array:
             some = pl.ds(i * tiles.INDUCING, tiles.INDUCING)
-            slope = tiles.with_slope(c, tiles.distances(left[some, :], x))[1]
+            slope = with_slope(c, tiles.distances(left[some, :], x))[1]
             T = g[0, some][:, None] * C[some, :] * slope
             return sums + tiles.rounded_dot(T.T, rows[some, :])
 

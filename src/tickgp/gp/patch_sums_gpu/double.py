@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -10,15 +10,39 @@ import jax.numpy as jnp
 from jax.experimental import pallas as pl
 from jaxtyping import Array, Float
 
+from tickgp.gp.kernels import Correlation, with_slope
 from tickgp.gp.patch_sums_gpu import tiles
 
 
-def double(c: Callable[[Array], Array], scale: Array, C: Array, x: Array) -> Float[Array, " N"]:
+@dataclass(frozen=True)
+class _Tiles:
+    """The arrays in whole tiles, a program for each tile of C and share of the images, and what each program sees."""
+
+    arrays: tuple[Array, Array, Array, Array]
+    """C, the scale, and the extended x as rows and as columns."""
+    grid: tuple[int, int, int]
+    images: int
+    """In a share."""
+    seen: list[Any]
+
+
+def _in_tiles(scale: Array, C: Array, x: Array) -> _Tiles:
     rows, tiled = tiles.right(x, tiles.PATCHES), tiles.padded(C, (tiles.PATCHES, tiles.PATCHES))
-    P, (N, _, W), E = len(tiled), rows.shape, x.shape[2]
-    side = P // tiles.PATCHES
-    grid = (side, side, tiles.shares(N, side * side // 2))
-    n = N // grid[2]
+    (N, _, W), side = rows.shape, rows.shape[1] // tiles.PATCHES
+    shares = tiles.shares(N, side * side // 2)
+    n = N // shares
+    seen = [
+        pl.BlockSpec((tiles.PATCHES, tiles.PATCHES), lambda p, q, s: (p, q)),
+        pl.BlockSpec((1,), lambda p, q, s: (0,)),
+        pl.BlockSpec((n, tiles.PATCHES, W), lambda p, q, s: (s, p, 0)),
+        pl.BlockSpec((n, tiles.PATCHES, W), lambda p, q, s: (s, q, 0)),
+    ]
+    return _Tiles((tiled, scale[None], rows, rows), (side, side, shares), n, seen)
+
+
+def double(c: Correlation, scale: Array, C: Array, x: Array) -> Float[Array, " N"]:
+    t, E = _in_tiles(scale, C, x), x.shape[2]
+    side = t.grid[0]
 
     def kernel(C: Any, scale: Any, left: Any, right: Any, sums: Any) -> None:
         p, q = pl.program_id(0), pl.program_id(1)
@@ -30,39 +54,29 @@ def double(c: Callable[[Array], Array], scale: Array, C: Array, x: Array) -> Flo
         def nothing(i: Array, _: None) -> None:
             sums[0, i] = 0.0
 
-        pl.when(p <= q)(lambda: tiles.each(n, image, None))
-        pl.when(p > q)(lambda: tiles.each(n, nothing, None))
+        pl.when(p <= q)(lambda: tiles.each(t.images, image, None))
+        pl.when(p > q)(lambda: tiles.each(t.images, nothing, None))
 
     parts = tiles.call(
         kernel,
-        grid,
-        [
-            pl.BlockSpec((tiles.PATCHES, tiles.PATCHES), lambda p, q, s: (p, q)),
-            pl.BlockSpec((1,), lambda p, q, s: (0,)),
-            pl.BlockSpec((n, tiles.PATCHES, W), lambda p, q, s: (s, p, 0)),
-            pl.BlockSpec((n, tiles.PATCHES, W), lambda p, q, s: (s, q, 0)),
-        ],
-        [pl.BlockSpec((1, n), lambda p, q, s: (p * side + q, s))],
-        [(side * side, N)],
-    )(tiled, scale[None], rows, rows)[0]
+        t.grid,
+        t.seen,
+        [pl.BlockSpec((1, t.images), lambda p, q, s: (p * side + q, s))],
+        [(side * side, len(x))],
+    )(*t.arrays)[0]
     return jnp.sum(parts, axis=0)
 
 
 def double_gradient(
-    c: Callable[[Array], Array], scale: Array, C: Array, x: Array, cotangent: Float[Array, " N"]
+    c: Correlation, scale: Array, C: Array, x: Array, cotangent: Float[Array, " N"]
 ) -> tuple[Array, Array, Array]:
     dscale, dC = _double_gradient(c, scale, C, x, cotangent)
     return dscale, dC, _double_gradient_x(c, scale, C, x, cotangent)
 
 
-def _double_gradient(
-    c: Callable[[Array], Array], scale: Array, C: Array, x: Array, cotangent: Array
-) -> tuple[Array, Array]:
-    rows, tiled = tiles.right(x, tiles.PATCHES), tiles.padded(C, (tiles.PATCHES, tiles.PATCHES))
-    P, (N, _, W), E = len(tiled), rows.shape, x.shape[2]
-    side = P // tiles.PATCHES
-    grid = (side, side, tiles.shares(N, side * side // 2))
-    n = N // grid[2]
+def _double_gradient(c: Correlation, scale: Array, C: Array, x: Array, cotangent: Array) -> tuple[Array, Array]:
+    t, E = _in_tiles(scale, C, x), x.shape[2]
+    P, side = len(t.arrays[0]), t.grid[0]
 
     def kernel(C: Any, scale: Any, left: Any, right: Any, g: Any, dC: Any, dscale: Any) -> None:
         p, q, s = (pl.program_id(i) for i in range(3))
@@ -71,39 +85,31 @@ def _double_gradient(
 
         def image(i: Array, sums: tuple[Array, Array]) -> tuple[Array, Array]:
             d = apart * tiles.patch_distances(scale[0], left, right, i, E)
-            value, slope = tiles.with_slope(c, d)
+            value, slope = with_slope(c, d)
             return sums[0] + g[i] * value, sums[1] + g[i] * slope * d
 
-        def above() -> None:
+        def sum_up() -> None:
             zero = jnp.zeros(weights.shape, weights.dtype)
-            values, slopes = tiles.each(n, image, (zero, zero))
-            above, left = pl.ds(p * tiles.PATCHES, tiles.PATCHES), pl.ds(q * tiles.PATCHES, tiles.PATCHES)
-            dC[s, above, left], dC[s, left, above] = values, values.T
+            values, slopes = tiles.each(t.images, image, (zero, zero))
+            rows, columns = pl.ds(p * tiles.PATCHES, tiles.PATCHES), pl.ds(q * tiles.PATCHES, tiles.PATCHES)
+            dC[s, rows, columns], dC[s, columns, rows] = values, values.T
             dscale[0, 0] = jnp.sum(weights * slopes)
 
-        pl.when(p <= q)(above)
+        pl.when(p <= q)(sum_up)
 
     dC, dscale = tiles.call(
         kernel,
-        grid,
-        [
-            pl.BlockSpec((tiles.PATCHES, tiles.PATCHES), lambda p, q, s: (p, q)),
-            pl.BlockSpec((1,), lambda p, q, s: (0,)),
-            pl.BlockSpec((n, tiles.PATCHES, W), lambda p, q, s: (s, p, 0)),
-            pl.BlockSpec((n, tiles.PATCHES, W), lambda p, q, s: (s, q, 0)),
-            pl.BlockSpec((n,), lambda p, q, s: (s,)),
-        ],
+        t.grid,
+        [*t.seen, pl.BlockSpec((t.images,), lambda p, q, s: (s,))],
         [pl.BlockSpec(), pl.BlockSpec((1, 1), lambda p, q, s: (p * side + q, s))],
-        [(grid[2], P, P), (side * side, grid[2])],
-    )(tiled, scale[None], rows, rows, cotangent)
+        [(t.grid[2], P, P), (side * side, t.grid[2])],
+    )(*t.arrays, cotangent)
     return jnp.sum(dscale) / scale, jnp.sum(dC, axis=0)[: len(C), : len(C)]
 
 
-def _double_gradient_x(
-    c: Callable[[Array], Array], scale: Array, C: Array, x: Array, cotangent: Array
-) -> Float[Array, "N P E"]:
-    rows, tiled = tiles.right(x, tiles.PATCHES), tiles.padded(C, (tiles.PATCHES, tiles.PATCHES))
-    P, (N, _, W), E = len(tiled), rows.shape, x.shape[2]
+def _double_gradient_x(c: Correlation, scale: Array, C: Array, x: Array, cotangent: Array) -> Float[Array, "N P E"]:
+    arrays = _in_tiles(scale, C, x).arrays
+    (N, P, W), E = arrays[-1].shape, x.shape[2]
 
     def kernel(C: Any, scale: Any, left: Any, right: Any, moments: Any) -> None:
         p = pl.program_id(0)
@@ -111,7 +117,7 @@ def _double_gradient_x(
         def others(q: Array, sums: Array) -> Array:
             some = pl.ds(q * tiles.PATCHES, tiles.PATCHES)
             d = tiles.apart(p, q) * tiles.patch_distances(scale[0], left, right, 0, E, some)
-            return sums + tiles.rounded_dot(C[:, some] * tiles.with_slope(c, d)[1], right[0, some])
+            return sums + tiles.rounded_dot(C[:, some] * with_slope(c, d)[1], right[0, some])
 
         moments[0] = jax.lax.fori_loop(0, P // tiles.PATCHES, others, jnp.zeros((tiles.PATCHES, W), C.dtype))
 
@@ -126,5 +132,5 @@ def _double_gradient_x(
         ],
         [pl.BlockSpec((1, tiles.PATCHES, W), lambda p, n: (n, p, 0))],
         [(N, P, W)],
-    )(tiled, scale[None], rows, rows)[0][:, : x.shape[1]]
+    )(*arrays)[0][:, : x.shape[1]]
     return 4 * scale * cotangent[:, None, None] * (moments[:, :, E, None] * x - moments[:, :, :E])

@@ -88,10 +88,6 @@ def apart(p: Array, q: Array) -> Float[Array, "A B"]:
     return (p * PATCHES + places[:, None] != q * PATCHES + places[None, :]).astype(jnp.float32)
 
 
-def with_slope(c: Callable[[Array], Array], d: Array) -> tuple[Array, Array]:
-    return jax.jvp(c, (d,), (jnp.ones_like(d),))
-
-
 def dot(a: Array, b: Array, algorithm: Any = jax.lax.DotAlgorithmPreset.TF32_TF32_F32_X3) -> Array:
     precision = jax.lax.Precision.HIGHEST if INTERPRET else algorithm
     return jax.lax.dot(a, b, precision=precision, preferred_element_type=a.dtype)
@@ -102,15 +98,14 @@ def rounded_dot(a: Array, b: Array) -> Array:
 
 
 def call(kernel: Any, grid: tuple[int, ...], inputs: list[Any], outputs: list[Any], shapes: list[Any]) -> Any:
-    def call(*arrays: Array) -> Any:
-        return pl.pallas_call(
-            kernel,
-            grid=grid,
-            in_specs=inputs,
-            out_specs=outputs,
-            out_shape=[jax.ShapeDtypeStruct(shape, arrays[0].dtype) for shape in shapes],
-            compiler_params=triton.CompilerParams(num_warps=4, num_stages=3),
-            interpret=INTERPRET,
-        )(*arrays)
-
-    return call
+    """A function of arrays: `kernel` for each member of `grid`, on the blocks of them that it sees."""
+    run = lambda *arrays: pl.pallas_call(
+        kernel,
+        grid=grid,
+        in_specs=inputs,
+        out_specs=outputs,
+        out_shape=[jax.ShapeDtypeStruct(shape, arrays[0].dtype) for shape in shapes],
+        compiler_params=triton.CompilerParams(num_warps=4, num_stages=3),
+        interpret=INTERPRET,
+    )(*arrays)
+    return run
