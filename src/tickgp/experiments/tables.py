@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tickgp.experiments import paper_numbers as paper
-from tickgp.experiments.cells import DROPOUT_RATES, SAMPLES, Scale
+from tickgp.experiments.cells import DROPOUT_RATES, SAMPLES, Scale, growing_cnn
 from tickgp.experiments.plan import EXPERIMENTS, cells_of
 from tickgp.experiments.results import is_done, read_result
 
@@ -146,7 +146,7 @@ def depth_baselines(book: Book) -> str:
         [
             f"B-CNN, {depth} convolution{'s' if depth > 1 else ''}, MNIST",
             *(
-                cell(book.cnn(f"mnist/bcnn-depth{depth}", "dropout"), metric, theirs[metric])
+                cell(book.cnn(growing_cnn(depth, book.scale).name, "dropout"), metric, theirs[metric])
                 for metric in ("top1_error", "nll")
             ),
         ]
