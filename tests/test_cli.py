@@ -3,6 +3,7 @@
 import csv
 import json
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,9 +11,12 @@ from PIL import Image
 
 from tickgp import cli
 from tickgp.data.dataset import load_dataset
+from tickgp.estimator import TickClassifier
+from tickgp.estimator.settings import run_config
 from tickgp.runs.execute import execute
 from tickgp.runs.folder import prepare
-from tickgp.training.config import Config, ModelConfig, TrainingConfig
+from tickgp.runs.model_file import ARRAYS, load_model, save_model
+from tickgp.training.config import Config, DataConfig, ModelConfig, TrainingConfig
 
 CONFIG = Config(
     prediction_samples=5,
@@ -57,6 +61,35 @@ def tickgp(monkeypatch, capsys, tmp_path):
     return command
 
 
+def test_help_for_who_asks_for_nothing_or_wrongly(tickgp):
+    code, out, _ = tickgp()
+    assert code == 0
+    assert "reproduce" in out
+    assert "--version" in out
+    code, _, err = tickgp("train", "--stepz", "5")
+    assert code == 2
+    assert "tickgp train --help" in err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["train", "--config", "nothing.toml"], "there is no settings file nothing.toml"),
+        (["train", "--dataset", "folder:nothing"], "nothing: there is no such file or folder"),
+        (["predict", "nothing"], "no image was given; name images"),
+        (["predict", "nothing", "nothing.png"], "there is no file or folder nothing.png"),
+        (["predict", ".", "."], "there are no images in ."),
+        (["info", "."], ". is not the folder of a run: it has no model.safetensors"),
+        (["compare", "nothing", "."], "there is no folder nothing"),
+    ],
+)
+def test_what_was_asked_wrongly_ends_with_2(words, said, tickgp, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    code, out, err = tickgp(*words)
+    assert (code, out) == (2, "")
+    assert said in err
+
+
 def test_evaluate(tickgp, run):
     code, out, _ = tickgp("evaluate", run)
     metrics = json.loads((run / "metrics.json").read_text())
@@ -82,14 +115,19 @@ def test_predict_for_a_person_and_for_machines(tickgp, run, image):
     assert float(row["probability"]) == pytest.approx(answer["probability"])
     assert row["hand_over"] == str(answer["hand_over"])
     _, out, _ = tickgp("predict", run, image)
+    assert str(image) in out  # in a pipe a line is as long as need be
     assert f"{100 * answer['probability']:.2f} %" in out
     assert f"{int(answer['hand_over'])} of 1 images are for a person" in out
 
 
-def test_a_promise_that_cannot_be_kept_is_refused(tickgp, run, image):
-    code, out, err = tickgp("predict", run, image, "--max-error", "0.001")
-    assert (code, out) == (1, "")
-    assert "held-out images" in err
+def test_a_promise_that_cannot_be_kept_is_not_made(tickgp, run, image):
+    code, out, _ = tickgp("predict", run, image, "--max-error", "0.001")
+    assert code == 0
+    assert "a person" in out
+    assert "No image can be decided by the model alone: 360 held-out images cannot show" in out
+    code, out, err = tickgp("predict", run, image, "--max-error", "0.001", "--csv")
+    assert [row["hand_over"] for row in csv.DictReader(out.splitlines())] == ["True"]
+    assert "360 held-out images cannot show" in err
     code, _, err = tickgp("predict", run, image, "--max-error", "2")
     assert code == 2
     assert "give a share between 0 and 1" in err
@@ -126,13 +164,36 @@ def test_compare(tickgp, run):
 @pytest.mark.parametrize("command", ["evaluate", "info", "report"])
 def test_a_folder_without_a_run(command, tickgp, tmp_path):
     code, out, err = tickgp(command, tmp_path / "nothing")
-    assert (code, out) == (1, "")
+    assert (code, out) == (2, "")
     assert err.startswith("tickgp: there is no folder")
 
 
-def test_curves_for_tensorboard(tickgp, tmp_path):
-    words = ["--num-inducing", "10", "--max-steps", "20", "--batch-size", "16", "--report-every", "10"]
-    code, _, err = tickgp("train", "--out", tmp_path / "run", "--tensorboard", "--prediction-samples", "5", *words)
+def test_a_model_fitted_on_arrays(tickgp, run, tmp_path):
+    """It is evaluated on what is named, without its own images; there is no report of it."""
+    trained = load_model(run)
+    fitted = run_config(TickClassifier().get_params(), "tick", load_dataset("digits").train.images, 0)
+    assert fitted.data.dataset == ARRAYS
+    save_model(tmp_path, replace(trained, config=replace(trained.config, data=DataConfig(ARRAYS))))
+    code, _, err = tickgp("evaluate", tmp_path)
+    assert code == 2
+    assert "was fitted on arrays; name a dataset with --dataset" in err
+    code, out, err = tickgp("evaluate", tmp_path, "--dataset", "digits", "--json")
     assert code == 0, err
+    assert json.loads(out)["test"]["n"] == 360
+    assert "auroc" not in json.loads(out)
+    assert "any of them among these are counted too" in err
+    code, _, err = tickgp("report", tmp_path)
+    assert code == 2
+    assert "a report needs the folder of a run of `tickgp train`" in err
+
+
+def test_training_with_curves_for_tensorboard(tickgp, tmp_path):
+    words = ["--num-inducing", "10", "--max-steps", "20", "--batch-size", "16", "--report-every", "10"]
+    code, out, err = tickgp("train", "--out", tmp_path / "run", "--tensorboard", "--prediction-samples", "5", *words)
+    assert code == 0, err
+    first, second, *_, promise, _ = out.splitlines()
+    assert first == "1,797 images of 10 classes: 1,437 to train, 360 to test"
+    assert second.startswith("compiling")
+    assert f"Hand-over: {promise}" in tickgp("info", tmp_path / "run")[1].splitlines()
     (events,) = (tmp_path / "run" / "tensorboard").iterdir()
     assert b"held_out/nll" in events.read_bytes()

@@ -95,6 +95,10 @@ def test_different_sizes_need_a_choice(pets):
     with pytest.raises(ValueError, match=r"2 sizes, among them 4×4 and 6×90 .*--image-size 8 "):
         read_folder(pets)
     assert read_folder(pets, image_size=(3, 2)).train[0].shape == (6, 3, 2, 1)
+    Image.fromarray(np.repeat(np.uint8([[10, 200, 10]]), 3, axis=0)).resize((9, 3), 0).save(pets / "dog" / "wide.png")
+    padded, cropped = (read_folder(pets, image_size=(3, 3), fit=fit).train[0][-1] for fit in ("pad", "crop"))
+    assert (padded[0] == 10).all()
+    assert (cropped > 150).all()
 
 
 @pytest.mark.parametrize(("sides", "suggested"), [((1, 20, 21, 40, 50), 21), ((1, 300, 400), 32), ((1, 2, 500), 8)])

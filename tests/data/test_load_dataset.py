@@ -24,6 +24,7 @@ def test_import_loads_nothing_heavy():
 
 def test_digits_are_split_as_ever():
     digits, data = load_digits(), load_dataset("digits", test_share=0.5, seed=7)
+    assert repr(data.train) == f"Split({len(data.train)} images of 8×8×1, float32)"
     expected = train_test_split(digits.images, digits.target, test_size=0.2, stratify=digits.target, random_state=0)
     found = (16 * data.train.images[..., 0], 16 * data.test.images[..., 0], data.train.labels, data.test.labels)
     for ours, theirs in zip(found, expected, strict=True):

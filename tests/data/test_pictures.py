@@ -112,9 +112,29 @@ def test_the_middle_is_kept_at_its_aspect(tmp_path):
     wide = np.zeros((10, 30, 3), np.uint8)
     wide[:, :10, 0], wide[:, 10:20, 1], wide[:, 20:, 2] = 255, 255, 255
     for image in (wide, wide.transpose(1, 0, 2)):
-        pixels = read_picture(saved(tmp_path, Image.fromarray(image)), (5, 5))
+        pixels = read_picture(saved(tmp_path, Image.fromarray(image)), (5, 5), fit="crop")
         inside = pixels[1:-1, 1:-1]  # at the border the filter reaches beyond the middle
         np.testing.assert_array_equal(inside, np.broadcast_to(np.uint8([0, 255, 0]), (3, 3, 3)))
+
+
+def test_all_of_it_is_kept_in_a_border_of_the_colour_of_its_edge(tmp_path):
+    framed = np.full((10, 30, 3), (9, 80, 200), np.uint8)
+    framed[2:8, 2:28] = 255
+    for image in (framed, framed.transpose(1, 0, 2)):
+        path = saved(tmp_path, Image.fromarray(image))
+        expected = np.full((30, 30, 3), (9, 80, 200), np.uint8)
+        inside = (slice(10, 20), slice(None)) if image is framed else (slice(None), slice(10, 20))
+        expected[inside] = image
+        np.testing.assert_array_equal(read_picture(path, (30, 30)), expected)
+    grey = saved(tmp_path, Image.fromarray(GREY))
+    assert read_picture(grey, (9, 9)).shape == (9, 9, 1)
+
+
+def test_little_is_cut_off_without_a_border(tmp_path):
+    nearly, apart = (saved(tmp_path, Image.fromarray(random_bytes(10, w, 3)), f"{w}.png") for w in (11, 12))
+    for path, alike in ((nearly, True), (apart, False)):
+        padded, cropped = (read_picture(path, (10, 10), fit=fit) for fit in ("pad", "crop"))
+        assert (padded == cropped).all() == alike
 
 
 @pytest.mark.parametrize("size", [(6, 9), (3, 4), (12, 5), (1, 1)])

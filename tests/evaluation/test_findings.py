@@ -13,6 +13,8 @@ from tickgp.evaluation.findings import (
 )
 from tickgp.evaluation.handover import Threshold
 
+LABELS = np.arange(1000) % 3
+
 
 def metrics(error, n=1000, interval=(0.003, 0.022)):
     return {"test": {"n": n, "top1_error": error}, "interval": {"top1_error": list(interval)} if interval else {}}
@@ -46,18 +48,24 @@ def test_counts():
 
 
 def test_mistakes():
-    found = mistakes(metrics(0.011))
+    found = mistakes(metrics(0.011), LABELS)
     assert found.number == "1.1"
     assert found.text == "Of 100 new images about 1.1 are labelled wrongly (between 0.3 and 2.2, 95 % interval)."
-    assert "between" not in mistakes(metrics(0.011, interval=None)).text
+    assert "between" not in mistakes(metrics(0.011, interval=None), LABELS).text
 
 
 def test_no_mistakes_prove_little():
     """The rule of three: none of n wrong leaves up to 3/n."""
-    text = mistakes(metrics(0.0, n=300, interval=(0, 0))).text
+    text = mistakes(metrics(0.0, n=300, interval=(0, 0)), LABELS[:300]).text
     assert "None of 300 test images" in text
     assert "up to 1.0 could be" in text
-    assert mistakes(metrics(0.0, n=1)).text.startswith("The one test image was labelled right.")
+    assert mistakes(metrics(0.0, n=1), LABELS[:1]).text.startswith("The one test image was labelled right.")
+
+
+@pytest.mark.parametrize(("error", "n", "better"), [(0.6, 1000, True), (0.65, 1000, False), (0.7, 1000, False)])
+def test_a_model_no_better_than_guessing_is_said_to_be(error, n, better):
+    text = mistakes(metrics(error, n), LABELS[:n]).text
+    assert ("Guessing the most frequent class would be wrong 66.6 of 100 times" in text) != better
 
 
 @pytest.mark.parametrize(

@@ -301,10 +301,21 @@ def test_bootstrap_depends_on_the_seed_alone():
 
 def test_bootstrap_with_few_or_no_misses():
     intervals = bootstrap(np.eye(4), np.arange(4), num=20)
-    assert intervals["top1_error"] == [0, 0]
+    assert intervals["top1_error"] == intervals["top3_error"] == pytest.approx([0, 1 - 0.025 ** (1 / 4)])
+    assert intervals["nll"] == [0, 0]
     assert "nll_misses" not in intervals
     one_miss = bootstrap(P[:3], Y[:3], num=50)
     assert one_miss["nll_misses"] == pytest.approx([-math.log(0.3)] * 2)
+
+
+@pytest.mark.parametrize("level", [0.95, 0.8])
+@pytest.mark.parametrize("misses", [0, 7])
+def test_errors_that_do_not_vary_against_scipys_binomial(misses, level):
+    from scipy.stats import binomtest
+
+    exact = binomtest(misses, 7).proportion_ci(level, method="exact")
+    interval = bootstrap(np.eye(2)[np.full(7, misses == 7, int)], np.zeros(7, int), num=3, level=level)["top1_error"]
+    assert interval == pytest.approx([exact.low, exact.high])
 
 
 @pytest.mark.parametrize(

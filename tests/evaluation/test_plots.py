@@ -261,3 +261,4 @@ def test_patch_weights():
     moved = type(covariance)(covariance.grid, covariance.response, Real(jnp.arange(12.0)))
     image = plots_model.patch_weights(moved).axes[0].images[0]
     np.testing.assert_array_equal(image.get_array(), np.arange(12.0).reshape(4, 3))
+    assert image.get_clim() == (-11, 11)

@@ -114,6 +114,8 @@ def test_numbers_are_those_of_the_metrics(made):
     assert "undefined" in page.text  # top-3 of three classes
     assert "Of 100 new images about 10.0 are labelled wrongly" in page.text
     assert "once in 50 images" in page.text
+    assert "Guessing" not in page.text
+    assert "chosen on these very images" not in page.text
     assert "40 test images of 3 classes, after 1,200 training steps" in page.text
 
 
@@ -196,8 +198,9 @@ def test_what_the_user_wrote_is_escaped(tick):
 
 
 def test_no_mistakes_and_no_history(tick):
-    page = Page(render(contents(tick, images=tiny.images(9), misses=0, history=[])))
+    page = Page(render(contents(tick, images=tiny.images(9), misses=0, history=[], threshold_source="test")))
     assert "None of 9 test images was labelled wrongly" in page.text
+    assert "are labelled wrongly; the threshold was chosen on these very images" in page.text
     assert "training" not in sections(page)
     assert "misclassified" in sections(page)
 

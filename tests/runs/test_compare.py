@@ -45,5 +45,8 @@ def test_one_run_or_an_unfinished_one(tmp_path):
     with pytest.raises(ValueError, match="at least two"):
         compare_runs([a])
     (tmp_path / "empty").mkdir()
-    with pytest.raises(ValueError, match=r"there is no .*manifest.json; finish the run"):
+    with pytest.raises(ValueError, match=r"empty is not the folder of a run: it has no manifest.json"):
         compare_runs([a, tmp_path / "empty"])
+    (a / "manifest.json").unlink()
+    with pytest.raises(ValueError, match=r"a has no manifest.json yet; finish the run with `tickgp train --resume"):
+        compare_runs([a, a])

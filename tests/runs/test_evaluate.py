@@ -1,6 +1,7 @@
 """A run on other data: labels matched by name, strangers counted out, strangeness measured against its own images."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ from sklearn.metrics import roc_auc_score
 from tickgp.data.dataset import load_dataset
 from tickgp.errors import UsageError
 from tickgp.runs.evaluate import evaluate_run
-from tickgp.runs.model_file import load_model
+from tickgp.runs.model_file import load_model, save_model
 from tickgp.training.config import DataConfig
 
 
@@ -68,3 +69,24 @@ def test_without_a_known_class_only_strangeness_is_left(finished, tmp_path):
 def test_its_own_data_are_read_as_they_were_for_training(finished):
     with pytest.raises(UsageError, match="--skip-bad-images was given for the run's own data"):
         evaluate_run(finished, DataConfig("digits", skip_bad_images=True))
+
+
+def test_images_that_were_moved(finished, tmp_path):
+    """At their new place they are the run's own, where only test images count; on others it says what it lacks."""
+    digits = load_dataset("digits").test
+    for name, images in {"moved": digits.images, "other": digits.images[::-1]}.items():
+        np.savez(tmp_path / f"{name}.npz", x=images, y=digits.labels)
+    gone, moved, other = (DataConfig(f"npz:{tmp_path / name}.npz") for name in ("gone", "moved", "other"))
+    trained = load_model(finished)
+    save_model(tmp_path, replace(trained, config=replace(trained.config, data=gone)))
+    own = load_dataset(moved.dataset)
+    (tmp_path / "manifest.json").write_text(json.dumps({"dataset": {"sha256": own.sha256()}}))
+    with pytest.raises(ValueError, match=r"was trained on npz:.*gone\.npz, which is not there any more"):
+        evaluate_run(tmp_path, gone)
+    assert evaluate_run(tmp_path, moved).metrics["test"]["n"] == len(own.test)
+    evaluation = evaluate_run(tmp_path, other)
+    assert evaluation.metrics["test"]["n"] == len(digits)
+    assert "auroc" not in evaluation.metrics
+    assert any("are not here" in note for note in evaluation.notes)
+    with pytest.raises(UsageError, match="there is no such file or folder"):
+        evaluate_run(tmp_path, DataConfig("npz:nothing"))

@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -18,9 +19,10 @@ from tickgp.data.dataset import load_dataset
 from tickgp.errors import UsageError
 from tickgp.runs.events import Finished, Note, Report, Stopped
 from tickgp.runs.execute import execute
-from tickgp.runs.folder import prepare
+from tickgp.runs.folder import PREVIOUS, prepare
 from tickgp.runs.model_file import load_model
 from tickgp.training.config import Config, DataConfig, ModelConfig, TrainingConfig
+from tickgp.training.toml import read_config
 
 SMALL = Config(
     prediction_samples=5,
@@ -86,8 +88,19 @@ def test_an_overwritten_run_leaves_what_is_not_of_a_run(tmp_path):
     prepare(SMALL, tmp_path)
     for name in ("metrics.json", "notes.txt"):
         (tmp_path / name).write_text("{}")
-    prepare(SMALL, tmp_path, overwrite=True)
-    assert {path.name for path in tmp_path.iterdir()} == {"config.toml", "notes.txt"}
+    for _ in range(2):  # the second time it overwrites an unfinished run, which is not kept
+        prepare(SMALL, tmp_path, overwrite=True)
+        assert {path.name for path in tmp_path.iterdir()} == {"config.toml", "notes.txt", PREVIOUS}
+        assert {path.name for path in (tmp_path / PREVIOUS).iterdir()} == {"config.toml", "metrics.json"}
+
+
+def test_a_run_knows_the_whole_paths_of_its_files(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    prepare(replace(SMALL, data=DataConfig("folder:photos", data_dir=Path("data"))), tmp_path / "run")
+    data = read_config(tmp_path / "run" / "config.toml").data
+    assert (data.dataset, data.data_dir) == (f"folder:{tmp_path / 'photos'}", tmp_path / "data")
+    with pytest.raises(ValueError, match=r"run was trained on folder:.*photos, which is not there any more"):
+        list(execute(tmp_path / "run"))
 
 
 def test_a_run_that_cannot_begin_spoils_nothing(finished, tmp_path):
@@ -164,15 +177,19 @@ def test_a_deeper_model_starts_from_a_trained_one(tmp_path):
         list(execute(tmp_path / "other"))
 
 
-def test_a_stopped_run_says_where_and_holds_no_model(tmp_path):
-    prepare(SMALL, tmp_path / "run")
+def test_a_stopped_run_says_where_and_keeps_the_one_it_overwrites_until_it_has_finished(finished, tmp_path):
+    shutil.copytree(finished, tmp_path / "run")
+    before = (finished / "metrics.jsonl").read_bytes()
     asked = iter(range(100))  # before the first step, and after each
-    *_, event = execute(tmp_path / "run", stop=lambda: next(asked) == 12)
+    *_, event = execute(tmp_path / "run", SMALL, overwrite=True, stop=lambda: next(asked) == 12)
     assert event == Stopped(12)
-    with pytest.raises(ValueError, match="holds no trained model; finish the run with"):
+    with pytest.raises(ValueError, match=r"has no model\.safetensors yet; finish the run with"):
         load_model(tmp_path / "run")
+    assert load_model(tmp_path / "run" / PREVIOUS).config == SMALL
+    assert (tmp_path / "run" / PREVIOUS / "metrics.jsonl").read_bytes() == before
     *_, event = execute(tmp_path / "run")
     assert isinstance(event, Finished)
+    assert not (tmp_path / "run" / PREVIOUS).exists()
 
 
 def test_max_seconds_stops_with_a_checkpoint(tmp_path):
@@ -186,11 +203,11 @@ def test_an_elbo_at_rest_ends_training_and_stays_at_rest(tmp_path):
     """With a rate of next to nothing the ELBO is noise around a constant, which soon fails to rise."""
     training = replace(SMALL.training, learning_rate=1e-12, patience=10, max_steps=500)
     prepare(replace(SMALL, training=training), tmp_path / "run")
-    *_, note, event = execute(tmp_path / "run")
+    *events, event = execute(tmp_path / "run")
     assert isinstance(event, Finished)
     assert 20 <= event.metrics["steps"] < 500
-    assert note == Note(f"the ELBO came to rest: training ends after {event.metrics['steps']} of 500 steps")
-    assert list(execute(tmp_path / "run")) == [event]
+    assert Note(f"the ELBO came to rest: training ends after {event.metrics['steps']} of 500 steps") in events
+    assert list(execute(tmp_path / "run")) == [events[0], event]
 
 
 def test_validation_images_are_left_out_and_choose_the_threshold(tmp_path):

@@ -56,8 +56,8 @@ def test_below_the_threshold_a_person_decides(trained, pictures):
     assert sorted(answer.probability for answer in answers if answer.hand_over) == sure[:3]
 
 
-def shown(table):
-    console = Console(width=200)
+def shown(table, width=200):
+    console = Console(width=width)
     with console.capture() as capture:
         console.print(table)
     return capture.get()
@@ -77,6 +77,15 @@ def test_names_are_shown_as_they_are(name):
     assert name in shown(strangeness_table({"dataset": name, "trained_on": "digits", "auroc": by, "fpr95": by}))
     undefined = dict.fromkeys(("top1_error", "top2_error", "top3_error", "nll", "nll_misses", "ece", "brier"))
     assert name in shown(metrics_table(name, {"test": {"n": 5} | undefined, "interval": {}}))
+
+
+def test_long_paths_are_folded_not_cut():
+    """Two images of one folder differ in the end of their names."""
+    files = [f"{'folder/' * 20}{number}.png" for number in (1, 2)]
+    answers = [Answer(file, "cat", 0.9, 0.1, 0.0, True, {}) for file in files]
+    lines = shown(answers_table(answers), width=70).splitlines()
+    image = "".join(line.strip("│").split("│")[0].strip() for line in lines if line.startswith("│"))
+    assert image == "".join(files)
 
 
 def test_a_bad_image_is_named_or_left_out(trained, pictures, tmp_path):
@@ -119,7 +128,7 @@ def test_the_model_file_keeps_what_thresholds_come_from(trained, tmp_path):
 
 
 def test_a_folder_without_a_model(tmp_path):
-    with pytest.raises(ValueError, match="holds no trained model; finish the run"):
+    with pytest.raises(ValueError, match="is not the folder of a run: it has no model"):
         load_model(tmp_path)
     with pytest.raises(ValueError, match="there is no folder"):
         load_model(tmp_path / "nothing")

@@ -23,6 +23,14 @@ def test_settings_that_a_model_does_not_have(settings, words):
         ModelConfig(**settings)
 
 
+@pytest.mark.parametrize("name", ["se", "deep-se"])
+def test_the_stride_of_earlier_runs_is_allowed(name):
+    """1 was the default of every model, and stands in their settings."""
+    assert ModelConfig(name, stride=1).stride == 1
+    with pytest.raises(ValueError, match=f"stride 2 was given for the model {name}"):
+        ModelConfig(name, stride=2)
+
+
 @pytest.mark.parametrize(
     ("kind", "settings", "words"),
     [

@@ -14,7 +14,10 @@ from tickgp.cli.reproduce import reproduce
 from tickgp.cli.train import train_command
 from tickgp.errors import UsageError
 
-DESCRIPTION = "Image classification with Gaussian processes whose probabilities can be trusted."
+DESCRIPTION = (
+    "Image classification with Gaussian processes whose probabilities can be trusted.\n"
+    "`tickgp --version` says which version this is; --debug shows where an error comes from."
+)
 
 
 def main() -> None:
@@ -24,11 +27,7 @@ def main() -> None:
         print(tickgp.__version__)
         return
     try:
-        app = tyro.extras.SubcommandApp()
-        app.command(name="train")(train_command(arguments))
-        for command in (use.evaluate, use.predict, use.compare, use.info, use.report, reproduce, use.data):
-            app.command(name=command.__name__)(command)
-        app.cli(prog="tickgp", description=DESCRIPTION, args=arguments or ["--help"])
+        _run(arguments or ["--help"])
     except KeyboardInterrupt:
         sys.exit(130)
     except BrokenPipeError:  # whoever reads this output has seen enough
@@ -41,3 +40,16 @@ def main() -> None:
         text = str(error) if expected else f"{type(error).__name__}: {error} (--debug shows where)"
         Console(stderr=True, highlight=False, soft_wrap=True).print(f"tickgp: {text}", style="red", markup=False)
         sys.exit(2 if isinstance(error, UsageError) else 1)
+
+
+def _run(arguments: list[str]) -> None:
+    """The command that the first argument names, by itself: its errors then point to its own help."""
+    others = (use.evaluate, use.predict, use.compare, use.info, use.report, reproduce, use.data)
+    commands = {"train": train_command(arguments)} | {command.__name__: command for command in others}
+    if arguments[0] in commands:
+        tyro.cli(commands[arguments[0]], prog=f"tickgp {arguments[0]}", args=arguments[1:])
+        return
+    app = tyro.extras.SubcommandApp()
+    for name, command in commands.items():
+        app.command(name=name)(command)
+    app.cli(prog="tickgp", description=DESCRIPTION, args=arguments)

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-if TYPE_CHECKING:
-    from tickgp.runs.events import Report
+from tickgp.cli.tables import say
+from tickgp.runs.events import Report, Stage
 
 
 @contextmanager
-def progress(console: Console, title: str, steps: int) -> Iterator[Callable[[Report], None]]:
+def progress(console: Console, title: str, steps: int) -> Iterator[Callable[[Report | Stage], None]]:
     """A progress bar on a terminal; lines, one for each tenth of the way, where there is none."""
     if not console.is_terminal:
         yield _lines(console, steps)
@@ -27,24 +26,29 @@ def progress(console: Console, title: str, steps: int) -> Iterator[Callable[[Rep
     )
     pace = _Pace(steps)
     with Progress(*columns, console=console, expand=True) as bar:
-        task = bar.add_task(title, total=steps, state="compiling")
+        task = bar.add_task(title, total=steps, state="reading images")
 
-        def show(report: Report) -> None:
-            bar.update(task, completed=report.step, state=f"{pace(report)}  {_scores(report)}")
+        def show(event: Report | Stage) -> None:
+            if isinstance(event, Stage):
+                bar.update(task, state=event.text)
+            else:
+                bar.update(task, completed=event.step, state=f"{pace(event)}  {_scores(event)}")
 
         yield show
 
 
-def _lines(console: Console, steps: int) -> Callable[[Report], None]:
+def _lines(console: Console, steps: int) -> Callable[[Report | Stage], None]:
     tenth, pace = 0, _Pace(steps)
 
-    def show(report: Report) -> None:
+    def show(event: Report | Stage) -> None:
         nonlocal tenth
-        speed = pace(report)
-        if 10 * report.step // steps > tenth:
-            tenth = 10 * report.step // steps
-            line = f"step {report.step} of {steps}  {_scores(report)}  {speed}"
-            console.print(line, highlight=False, soft_wrap=True)
+        if isinstance(event, Stage):
+            say(console, event.text)
+            return
+        speed = pace(event)
+        if 10 * event.step // steps > tenth:
+            tenth = 10 * event.step // steps
+            say(console, f"step {event.step} of {steps}  {_scores(event)}  {speed}")
 
     return show
 

@@ -8,15 +8,17 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from rich.console import Console
 from rich.table import Table
 from tyro.conf import Positional, arg
 
 from tickgp.cli.device import Device, set_up
 from tickgp.cli.signals import stop_on_signal
+from tickgp.cli.tables import open_console
 from tickgp.errors import UsageError
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from tickgp.experiments.cells import Cell, Scale
     from tickgp.experiments.reproduce import Places
 
@@ -60,7 +62,7 @@ def reproduce(
     from tickgp.training.tensors import write_whole
 
     names: list[str] = [*EXPERIMENTS] if "all" in experiments else [*dict.fromkeys(experiments)]
-    cells, console = cells_of(names, scale), Console()
+    cells, console = cells_of(names, scale), open_console()
     if unknown := [name for name in only if name not in {cell.name for cell in cells}]:
         raise UsageError(f"there is no run {unknown[0]} here; choose among: {', '.join(cell.name for cell in cells)}")
     chosen = [cell for cell in cells if not only or cell.name in only]

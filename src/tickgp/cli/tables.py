@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 if TYPE_CHECKING:
+    from tickgp.evaluation.handover import Threshold
     from tickgp.runs.compare import Compared
     from tickgp.runs.predict import Answer
+
+_WIDE = 10_000
+"""Characters in a line of a pipe or a file."""
 
 
 def percent(share: float | None) -> str:
@@ -54,7 +58,7 @@ def strangeness_table(metrics: dict[str, Any]) -> Table:
 
 
 def answers_table(answers: list[Answer]) -> Table:
-    table = Table("image", "label", "probability", "entropy", "decides")
+    table = Table(_path("image"), "label", "probability", "entropy", "decides")
     for answer in answers:
         decides = "[bold]a person[/bold]" if answer.hand_over else "the model"
         image, label = Text(answer.file), Text(answer.label)
@@ -63,7 +67,7 @@ def answers_table(answers: list[Answer]) -> Table:
 
 
 def comparison_table(runs: list[Compared]) -> Table:
-    table = Table("run", "model", "steps", "ELBO", "test error", "test NLL", "test ECE")
+    table = Table(_path("run"), "model", "steps", "ELBO", "test error", "test NLL", "test ECE")
     for run in runs:
         scores = percent(run.test["top1_error"]), number(run.test["nll"]), number(run.test["ece"])
         table.add_row(Text(run.run), Text(run.model), str(run.steps), number(run.elbo, 1), *scores)
@@ -83,8 +87,32 @@ def data_table() -> Table:
     return table
 
 
+def promise(threshold: Threshold | str, answers: Sequence[Answer] = ()) -> str:
+    """When the model decides by itself and how often it is wrong then, or why it never does."""
+    if isinstance(threshold, str):
+        return f"No image can be decided by the model alone: {threshold}."
+    person = sum(bool(answer.hand_over) for answer in answers)
+    counted = f"{person} of {len(answers)} images are for a person. " if answers else ""
+    return (
+        f"{counted}The model decides where it is at least {100 * threshold.threshold:.2f} % sure; of such images it "
+        f"gets at most {100 * threshold.max_error:g} % wrong, with {100 * threshold.level:g} % confidence, if new "
+        f"images are like the {threshold.held_out} held-out ones, of which it decided {100 * threshold.kept:.0f} %."
+    )
+
+
+def _path(title: str) -> Column:
+    """A column of paths: folded where it is narrow, for cut short they would look alike."""
+    return Column(title, overflow="fold")
+
+
 def _title(words: str) -> Text:
     return Text(words, style="table.title")
+
+
+def open_console(machine: bool = False) -> Console:
+    """Where to talk to a person: not on standard output, when a machine reads that; lines of a pipe have no end."""
+    console = Console(stderr=machine)
+    return console if console.is_terminal else Console(stderr=machine, width=_WIDE)
 
 
 def say(console: Console, text: str) -> None:

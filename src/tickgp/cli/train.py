@@ -7,21 +7,23 @@ import shlex
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
-from rich.console import Console
 
 from tickgp.cli.device import Device, set_up
 from tickgp.cli.progress import progress
 from tickgp.cli.signals import stop_on_signal
-from tickgp.cli.tables import metrics_table, say
+from tickgp.cli.tables import metrics_table, open_console, promise, say
 from tickgp.errors import UsageError
 from tickgp.training.config import Config
 
 if TYPE_CHECKING:
-    from tickgp.runs.events import Event, Report
+    from rich.console import Console
+
+    from tickgp.runs.events import Event, Report, Stage
 
 
 @dataclass(frozen=True)
@@ -33,7 +35,7 @@ class TrainOptions:
     out: Annotated[Path | None, tyro.conf.arg(metavar="DIR")] = None
     """Folder of the run; by default runs/<dataset>-<model>-<seed>."""
     overwrite: bool = False
-    """Replace the run that the folder holds."""
+    """Replace the run that the folder holds; if finished, it stays in previous-run/ there until the new one is."""
     resume: Annotated[Path | None, tyro.conf.arg(metavar="RUN")] = None
     """Continue this run; only --max-steps and --max-seconds may be given anew."""
     device: Device = None
@@ -47,15 +49,13 @@ class TrainOptions:
 
 def train_command(arguments: list[str]) -> Callable[..., None]:
     """`train`, with the settings of --resume or --config as the defaults of its options."""
-    from tickgp.training.toml import read_config
-
     before = Config()
     if resumed := _value_of("--resume", arguments):
         if not (Path(resumed) / "config.toml").is_file():
             raise UsageError(f"{resumed} holds no run to resume; give the folder of one")
-        before = read_config(Path(resumed) / "config.toml")
+        before = _settings(Path(resumed) / "config.toml")
     elif given := _value_of("--config", arguments):
-        before = read_config(Path(given))
+        before = _settings(Path(given))
     default = TrainOptions(config=before)
 
     def command(options: Annotated[TrainOptions, tyro.conf.arg(name="")] = default) -> None:
@@ -65,9 +65,19 @@ def train_command(arguments: list[str]) -> Callable[..., None]:
     return command
 
 
+def _settings(file: Path) -> Config:
+    """What is wrong in a file that was named is wrong in how it was asked."""
+    from tickgp.training.toml import read_config
+
+    try:
+        return read_config(file)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+
+
 def _value_of(name: str, arguments: list[str]) -> str | None:
     """The value of an option that must be read before the others."""
-    for first, second in zip(arguments, [*arguments[1:], ""], strict=True):
+    for first, second in pairwise([*arguments, ""]):
         if first == name and second:
             return second
         if first.startswith(f"{name}="):
@@ -81,6 +91,7 @@ def _train(options: TrainOptions, before: Config) -> None:
         _check_resumed(options, before)
     set_up(options.device, float64=config.model.float64)
     from tickgp.runs.execute import execute
+    from tickgp.runs.model_file import load_threshold
     from tickgp.training.tensors import write_whole
     from tickgp.training.toml import format_config
 
@@ -88,30 +99,38 @@ def _train(options: TrainOptions, before: Config) -> None:
         write_whole(folder / "config.toml", format_config(config).encode())
     new = config if options.resume is None else None
     command = shlex.join(["tickgp", *sys.argv[1:]])
-    title, console = f"{config.model.name} on {config.data.dataset}", Console(stderr=options.json)
-    with stop_on_signal() as stopping, progress(console, title, config.training.max_steps) as show:
+    console = open_console(options.json)
+    with stop_on_signal() as stopping, progress(console, config.model.name, config.training.max_steps) as show:
         draw = _tensorboard(folder) if options.tensorboard else lambda report: None
         events = execute(folder, new, overwrite=options.overwrite, stop=stopping, command=command)
-        ended = _follow(events, lambda report: (show(report), draw(report)), console)
+        ended = _follow(events, show, draw, console)
     if isinstance(ended, int):
         if options.json:
             print(json.dumps({"stopped": ended, "run": str(folder)}))
-        say(console, f"stopped at step {ended}; continue with: tickgp train --resume {folder}")
+        begun = ended or options.resume
+        go_on = f"stopped at step {ended}; continue with: tickgp train --resume {folder}"
+        say(console, go_on if begun else "stopped before the first step; nothing was written")
         sys.exit(130 if stopping() else 0)
     if options.json:
         print(json.dumps(ended))
         return
-    console.print(metrics_table(title, ended))
+    console.print(metrics_table(f"{config.model.name} on {config.data.dataset}", ended))
+    say(console, promise(load_threshold(folder)))
     say(console, f"the report is {folder / 'report.html'}")
 
 
-def _follow(events: Iterator[Event], show: Callable[[Report], Any], console: Console) -> int | dict[str, Any]:
+def _follow(
+    events: Iterator[Event], show: Callable[[Report | Stage], None], draw: Callable[[Report], None], console: Console
+) -> int | dict[str, Any]:
     """Show what happens; returns the final metrics, or the step at which it stopped."""
-    from tickgp.runs.events import Finished, Report, Stopped
+    from tickgp.runs.events import Finished, Report, Stage, Stopped
 
     for event in events:
         match event:
             case Report():
+                show(event)
+                draw(event)
+            case Stage():
                 show(event)
             case Finished():
                 return event.metrics

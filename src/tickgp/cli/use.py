@@ -9,7 +9,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from rich.console import Console
 from rich.text import Text
 from tyro.conf import Positional, arg
 
@@ -19,6 +18,8 @@ from tickgp.cli.tables import (
     comparison_table,
     data_table,
     metrics_table,
+    open_console,
+    promise,
     say,
     strangeness_table,
 )
@@ -26,8 +27,6 @@ from tickgp.errors import UsageError
 from tickgp.training.config import DataConfig
 
 if TYPE_CHECKING:
-    from tickgp.evaluation.handover import Threshold
-    from tickgp.runs.model_file import TrainedModel
     from tickgp.runs.predict import Answer
 
 Run = Positional[Annotated[Path, arg(metavar="RUN", help="Folder of a finished run.")]]
@@ -55,7 +54,7 @@ def evaluate(
     name = dataset or load_config(run).data.dataset
     options = DataConfig(dataset=name, data_dir=data_dir, grey=grey, skip_bad_images=skip_bad_images)
     evaluation = evaluate_run(run, options)
-    metrics, console = evaluation.metrics, _console(json)
+    metrics, console = evaluation.metrics, open_console(json)
     for note in evaluation.notes:
         say(console, note)
     if json:
@@ -69,7 +68,12 @@ def evaluate(
 
 def predict(
     run: Run,
-    images: Positional[Annotated[tuple[Path, ...], arg(metavar="IMAGE|DIR", help="Images, or folders of them.")]],
+    images: Positional[
+        Annotated[
+            tuple[Path, ...],
+            arg(metavar="IMAGE|DIR", help="Images, or folders of them.", help_behavior_hint="(at least one)"),
+        ]
+    ],
     /,
     max_error: Annotated[
         float | None, arg(help="Error allowed where the model decides by itself; by default the run's, 0.01 at first.")
@@ -91,8 +95,8 @@ def predict(
     _compute_like(run, device)
     from tickgp.runs.model_file import load_model
 
-    trained, console = load_model(run), _console(csv or json)
-    threshold = _threshold(trained, max_error, confidence)
+    trained, console = load_model(run), open_console(csv or json)
+    threshold = trained.threshold_or_reason(max_error, confidence)
     level = None if isinstance(threshold, str) else threshold.threshold
     answers, problems = predict_files(trained, files, threshold=level, skip_bad_images=skip_bad_images)
     for problem in problems:
@@ -100,22 +104,29 @@ def predict(
     if json:
         chosen = {"threshold": None, "reason": threshold} if isinstance(threshold, str) else asdict(threshold)
         print(json_module.dumps({"images": [asdict(answer) for answer in answers], "hand_over": chosen}))
-    elif csv:
+        return
+    if csv:
         _print_csv(answers)
     else:
         console.print(answers_table(answers))
-        say(console, _promise(threshold, answers))
+    if not csv or isinstance(threshold, str):
+        say(console, promise(threshold, answers))
 
 
 def compare(
-    runs: Positional[Annotated[tuple[Path, ...], arg(metavar="RUN", help="Folders of finished runs.")]],
+    runs: Positional[
+        Annotated[
+            tuple[Path, ...],
+            arg(metavar="RUN", help="Folders of finished runs.", help_behavior_hint="(at least two)"),
+        ]
+    ],
     /,
     json: Json = False,
 ) -> None:
     """Runs in the order of their ELBO, which needs no held-out images, with their test metrics beside it."""
     from tickgp.runs.compare import NO_ELBO, compare_runs
 
-    compared, console = compare_runs(runs), _console(json)
+    compared, console = compare_runs(runs), open_console(json)
     if json:
         print(json_module.dumps({"runs": [asdict(run) for run in compared]}))
         return
@@ -130,9 +141,9 @@ def info(run: Run, /, json: Json = False) -> None:
     from tickgp.evaluation.words import describe
     from tickgp.runs.model_file import load_model
 
-    trained, console = load_model(run), _console(json)
+    trained, console = load_model(run), open_console(json)
     facts = [(fact.topic, fact.text) for fact in describe(trained.model)]
-    facts.append(("Hand-over", _promise(trained.threshold_or_reason(), [])))
+    facts.append(("Hand-over", promise(trained.threshold_or_reason())))
     if json:
         print(json_module.dumps(dict(facts)))
         return
@@ -143,6 +154,9 @@ def info(run: Run, /, json: Json = False) -> None:
 def report(
     run: Run,
     /,
+    dataset: Annotated[
+        str | None, arg(metavar="NAME", help="Where the run's images are now; by default where they were.")
+    ] = None,
     data_dir: Annotated[Path | None, arg(metavar="DIR", help="Folder with the publishers' files.")] = None,
     json: Json = False,
     device: Where = None,
@@ -151,17 +165,17 @@ def report(
     _compute_like(run, device)
     from tickgp.runs.report import make_report
 
-    path = make_report(run, data_dir)
+    path = make_report(run, data_dir, dataset)
     if json:
         print(json_module.dumps({"report": str(path)}))
     else:
-        say(_console(False), f"the report is {path}")
+        say(open_console(), f"the report is {path}")
 
 
 def data(json: Json = False) -> None:
     """List the datasets."""
     if not json:
-        Console().print(data_table())
+        open_console().print(data_table())
         return
     from tickgp.data.catalogue import CATALOGUE
 
@@ -173,29 +187,6 @@ def _compute_like(run: Path, device: Device) -> None:
     from tickgp.runs.model_file import load_config
 
     set_up(device, float64=load_config(run).model.float64)
-
-
-def _console(machine: bool) -> Console:
-    """Where to talk to a person: not on standard output, when that is read by a machine."""
-    return Console(stderr=machine)
-
-
-def _threshold(trained: TrainedModel, max_error: float | None, confidence: float | None) -> Threshold | str:
-    """What was asked for must be had; what was not may be missing, with a reason."""
-    asked = max_error is not None or confidence is not None
-    return trained.threshold(max_error, confidence) if asked else trained.threshold_or_reason()
-
-
-def _promise(threshold: Threshold | str, answers: list[Answer]) -> str:
-    if isinstance(threshold, str):
-        return f"No image can be decided by the model alone: {threshold}."
-    person = sum(bool(answer.hand_over) for answer in answers)
-    counted = f"{person} of {len(answers)} images are for a person. " if answers else ""
-    return (
-        f"{counted}The model decides where it is at least {100 * threshold.threshold:.2f} % sure; of such images it "
-        f"gets at most {100 * threshold.max_error:g} % wrong, with {100 * threshold.level:g} % confidence, if new "
-        f"images are like the {threshold.held_out} held-out ones, of which it decided {100 * threshold.kept:.0f} %."
-    )
 
 
 def _print_csv(answers: list[Answer]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -13,21 +13,24 @@ from tickgp.data.catalogue import CATALOGUE
 from tickgp.data.contents import Contents
 from tickgp.data.folder import read_folder
 from tickgp.data.npz import read_npz
-from tickgp.data.pictures import Size
+from tickgp.data.pictures import Fit, Size
 from tickgp.data.pixels import frame, to_grey
 from tickgp.data.splits import stratified_split, unevenness
 from tickgp.errors import UsageError
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Split:
     """Images (N, H, W, C), bytes or numbers between 0 and 1, and a label from 0 to K − 1 for each."""
 
-    images: np.ndarray = field(repr=False)
-    labels: np.ndarray = field(repr=False)
+    images: np.ndarray
+    labels: np.ndarray
 
     def __len__(self) -> int:
         return len(self.images)
+
+    def __repr__(self) -> str:
+        return f"Split({len(self)} images of {'×'.join(map(str, self.images.shape[1:]))}, {self.images.dtype})"
 
 
 @dataclass(frozen=True)
@@ -59,6 +62,7 @@ def load_dataset(
     *,
     data_dir: Path | None = None,
     image_size: Size | int | None = None,
+    fit: Fit = "pad",
     grey: bool = False,
     skip_bad_images: bool = False,
     test_share: float = 0.2,
@@ -72,7 +76,8 @@ def load_dataset(
     """The dataset of that name (see `CATALOGUE`), the images in `folder:PATH`, or the arrays x and y in `npz:FILE`.
 
     `data_dir` holds the publishers' files; by default $TICKGP_DATA, then the user's cache, which fills by download.
-    `image_size`, a side or (height, width), and `skip_bad_images` are for folders; `grey` makes colour images grey.
+    `image_size`, a side or (height, width), `fit` and `skip_bad_images` are for folders: pictures of another shape are
+    padded with a border, or cropped (see `read_picture`). `grey` makes colour images grey.
     Data without a split of their own are split by `seed`: `test_share` of every class is for testing, with 1
     everything, to evaluate a model on data that it has not seen. Of what is left for training, `validation_share` of
     every class is set aside. Where not all is wanted, `classes` names those to keep, and `train_images` and
@@ -81,12 +86,12 @@ def load_dataset(
     """
     kind, _, path = name.partition(":")
     if name in ("folder:", "npz:"):
-        raise ValueError(f"{name} names no path; give folder:PATH or npz:FILE")
+        raise UsageError(f"{name} names no path; give folder:PATH or npz:FILE")
     if kind == "folder":
         size = _size(image_size) or ((like[0], like[1]) if like else None)
-        contents = read_folder(Path(path).expanduser(), image_size=size, skip_bad_images=skip_bad_images)
+        contents = read_folder(Path(path).expanduser(), image_size=size, fit=fit, skip_bad_images=skip_bad_images)
     elif image_size is not None:
-        raise ValueError(f"image size {image_size} was given for {name}; only folder:PATH is resized: leave it out")
+        raise UsageError(f"image size {image_size} was given for {name}; only folder:PATH is resized: leave it out")
     else:
         contents = read_npz(Path(path).expanduser()) if kind == "npz" else _read_named(name, data_dir)
     if grey:
@@ -119,7 +124,7 @@ def _size(image_size: Size | int | None) -> Size | None:
     """Height and width."""
     size = (image_size, image_size) if isinstance(image_size, int) else image_size
     if size is not None and min(size) < 1:
-        raise ValueError(f"image size {size[0]}×{size[1]}; give a height and a width of at least 1")
+        raise UsageError(f"image size {size[0]}×{size[1]}; give a height and a width of at least 1")
     return size
 
 
@@ -149,7 +154,7 @@ def _some(split: Split, number: int | None, kind: str, seed: int) -> Split:
     if number is None:
         return split
     if not 0 < number <= len(split):
-        raise ValueError(f"{number} {kind} images were asked for; there are {len(split)}: give 1 to {len(split)}")
+        raise UsageError(f"{number} {kind} images were asked for; there are {len(split)}: give 1 to {len(split)}")
     drawn = np.sort(np.random.default_rng(seed).permutation(len(split))[:number])
     return Split(split.images[drawn], split.labels[drawn])
 

@@ -9,8 +9,9 @@ from statistics import median
 import numpy as np
 
 from tickgp.data.contents import Contents, Labelled
-from tickgp.data.pictures import Size, picture_size, read_picture
+from tickgp.data.pictures import Fit, Size, picture_size, read_picture
 from tickgp.data.pixels import to_channels
+from tickgp.errors import UsageError
 
 LAYOUT = "give each class a folder with its images, or put such folders into train/ and test/"
 HIDDEN = {"__macosx", "thumbs.db", "desktop.ini"}  # and every name that starts with a dot
@@ -23,8 +24,10 @@ Files = dict[str, list[Path]]
 """Image files of each class."""
 
 
-def read_folder(path: Path, *, image_size: Size | None = None, skip_bad_images: bool = False) -> Contents:
-    """The images below `path`, classes and files in the order of their names, all of one size.
+def read_folder(
+    path: Path, *, image_size: Size | None = None, fit: Fit = "pad", skip_bad_images: bool = False
+) -> Contents:
+    """The images below `path`, classes and files in the order of their names, all of one size (see `read_picture`).
 
     Grey if every picture is, in colour otherwise. An unreadable file is an error, or is left out and counted.
     """
@@ -33,7 +36,7 @@ def read_folder(path: Path, *, image_size: Size | None = None, skip_bad_images: 
     if len(names) < 2:
         raise ValueError(f"{path} has {len(names)} class folders; at least 2 are needed: {LAYOUT}")
     size = image_size or _common_size([file for part in parts for files in part.values() for file in files])
-    read = [_read_part(part, names, size, skip_bad_images) for part in parts]
+    read = [_read_part(part, names, size, fit, skip_bad_images) for part in parts]
     channels = max(images.shape[-1] for (images, _), _ in read)
     labelled = [(to_channels(images, channels), labels) for (images, labels), _ in read]
     notes = _skipped([file for _, bad in read for file in bad], sum(len(labels) for _, labels in labelled))
@@ -44,7 +47,7 @@ def read_folder(path: Path, *, image_size: Size | None = None, skip_bad_images: 
 def find_images(path: Path) -> list[Files]:
     """The image files of each class: [all], or [train, test]."""
     if not path.is_dir():
-        raise ValueError(f"folder:{path}: there is no such folder; give one, and in it {LAYOUT.removeprefix('give ')}")
+        raise UsageError(f"folder:{path}: there is no such folder; give one, and in it {LAYOUT.removeprefix('give ')}")
     folders = {folder.name: folder for folder in _visible(path) if folder.is_dir()}
     if folders.keys() != {"train", "test"} or not any(map(_holds_folders, folders.values())):
         return [_classes(path)]
@@ -95,19 +98,21 @@ def _common_size(files: list[Path]) -> Size | None:
     small, large = min(sizes), max(sizes)
     least, most = SUGGESTIONS
     side = max(least, min(most, int(median(map(min, known)))))
-    raise ValueError(
+    raise UsageError(
         f"the images have {len(sizes)} sizes, among them {small[0]}×{small[1]} and {large[0]}×{large[1]} (height × "
         f"width); a model needs one size: choose it, for instance --image-size {side} (in Python: image_size={side})"
     )
 
 
-def _read_part(part: Files, names: tuple[str, ...], size: Size | None, skip: bool) -> tuple[Labelled, list[Path]]:
+def _read_part(
+    part: Files, names: tuple[str, ...], size: Size | None, fit: Fit, skip: bool
+) -> tuple[Labelled, list[Path]]:
     """Images and labels of all classes, and the files that could not be read."""
     pictures: list[np.ndarray] = []
     labels: list[int] = []
     bad: list[Path] = []
     for name, files in part.items():
-        good = list(_readable(files, size, skip, bad))
+        good = list(_readable(files, size, fit, skip, bad))
         if not good:
             raise ValueError(f"none of the {len(files)} images in {files[0].parent} can be read; replace them")
         pictures += good
@@ -117,10 +122,10 @@ def _read_part(part: Files, names: tuple[str, ...], size: Size | None, skip: boo
     return (images, np.array(labels, np.int64)), bad
 
 
-def _readable(files: list[Path], size: Size | None, skip: bool, bad: list[Path]) -> Iterator[np.ndarray]:
+def _readable(files: list[Path], size: Size | None, fit: Fit, skip: bool, bad: list[Path]) -> Iterator[np.ndarray]:
     for file in files:
         try:
-            yield read_picture(file, size)
+            yield read_picture(file, size, fit=fit)
         except ValueError as error:
             if not skip:
                 raise ValueError(f"{error}, or leave such files out with --skip-bad-images") from error

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from tickgp.data.download import download, is_whole
 from tickgp.data.publishers import Source
+from tickgp.errors import UsageError
 
 VARIABLE = "TICKGP_DATA"
 
@@ -28,7 +29,7 @@ def data_folders(data_dir: Path | None) -> list[Path]:
     folders = [(who, Path(folder).expanduser()) for who, folder in named if folder]
     for who, folder in folders:
         if not folder.is_dir():
-            raise ValueError(f"{who} is {folder}, which is not a folder; make it, or name another")
+            raise UsageError(f"{who} is {folder}, which is not a folder; make it, or name another")
     return [folder for _, folder in folders]
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from tickgp.data.contents import Contents, Labelled
+from tickgp.errors import UsageError
 
 KEYS = ("x", "y", "x_test", "y_test", "class_names")
 
@@ -34,7 +35,7 @@ def read_npz(path: Path) -> Contents:
 
 def _arrays(path: Path) -> dict[str, np.ndarray]:
     if not path.is_file():
-        raise ValueError(f"npz:{path}: there is no such file; write it with numpy.savez(FILE, x=images, y=labels)")
+        raise UsageError(f"npz:{path}: there is no such file; write it with numpy.savez(FILE, x=images, y=labels)")
     if not zipfile.is_zipfile(path):
         raise ValueError(f"{path} is not a whole .npz file; write it with numpy.savez(FILE, x=images, y=labels)")
     try:

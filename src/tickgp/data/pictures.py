@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -12,16 +12,20 @@ if TYPE_CHECKING:
 
 Size = tuple[int, int]
 """Height and width."""
+Fit = Literal["pad", "crop"]
+"""What to do with a picture of another shape than is needed: show all of it with a border, or cut out its middle."""
 
+LITTLE = 0.1  # share of a picture that may be cut off without a border: a thin one would show more than it saves
 ORIENTATION = 0x0112  # EXIF tag; from 5 on, the picture lies on its side
 
 
-def read_picture(path: Path, size: Size | None = None) -> np.ndarray:
+def read_picture(path: Path, size: Size | None = None, *, fit: Fit = "pad") -> np.ndarray:
     """Bytes (H, W, 1) of a grey picture or (H, W, 3) of one in colour; the first, where a file holds several.
 
     Turned as its EXIF data says; transparent parts on white; palettes and CMYK as RGB; 16 bits cut to 8. With `size`
-    the largest centred part of that shape is taken and scaled to it. A picture is grey when its pixels are, however
-    the file stores them.
+    it is scaled to that. To `pad`, it gets a border in the colour of its edge, unless at most a tenth of it is lost
+    when it is cropped; to `crop`, the largest centred part of that shape is taken. A picture is grey when its pixels
+    are, however the file stores them.
     """
     from PIL import Image, ImageOps
 
@@ -31,7 +35,7 @@ def read_picture(path: Path, size: Size | None = None) -> np.ndarray:
     except Exception as error:  # a damaged file may fail anywhere in its decoder, in any way
         raise ValueError(f"{path} cannot be read as an image ({_reason(error)}); repair or remove it") from error
     if size is not None:
-        image = ImageOps.fit(image, (size[1], size[0]), method=Image.Resampling.BICUBIC)
+        image = _fitted(image, (size[1], size[0]), fit)
     pixels = np.asarray(image)
     return pixels[..., :1] if (pixels == pixels[..., :1]).all() else pixels
 
@@ -46,6 +50,26 @@ def picture_size(path: Path) -> Size | None:
             return (image.width, image.height) if lies else (image.height, image.width)
     except Exception:  # as above; whoever reads the picture gets the error
         return None
+
+
+def _fitted(image: Image.Image, size: tuple[int, int], fit: Fit) -> Image.Image:
+    """`image` scaled to `size` (width, height) at its own aspect."""
+    from PIL import Image, ImageOps
+
+    across, down = size[0] / image.width, size[1] / image.height
+    if fit == "crop" or min(across, down) >= (1 - LITTLE) * max(across, down):
+        return ImageOps.fit(image, size, method=Image.Resampling.BICUBIC)
+    inner = [max(1, round(min(across, down) * side)) for side in image.size]
+    whole = Image.new("RGB", size, _edge_colour(np.asarray(image)))
+    scaled = image.resize((inner[0], inner[1]), Image.Resampling.BICUBIC)
+    whole.paste(scaled, ((size[0] - inner[0]) // 2, (size[1] - inner[1]) // 2))
+    return whole
+
+
+def _edge_colour(pixels: np.ndarray) -> tuple[int, ...]:
+    """The median of the pixels at the four sides, channel by channel."""
+    sides = np.concatenate([pixels[0], pixels[-1], pixels[:, 0], pixels[:, -1]])
+    return tuple(int(level) for level in np.median(sides, axis=0))
 
 
 def _flat(image: Image.Image) -> Image.Image:

@@ -184,8 +184,8 @@ class TickClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self, "trained_")
         if (held_out := self.trained_.held_out) is None:
             raise ValueError(
-                "no images were held out, so it is not known how far the model can be trusted; fit with "
-                "validation_share, such as 0.2"
+                "no images were held out, so it is not known how far the model can be trusted; set some aside and fit "
+                "again: TickClassifier(validation_share=0.2)"
             )
         allowed = self.trained_.config.max_error if max_error is None else max_error
         chosen = held_out.threshold(allowed, self.trained_.config.confidence)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 
 from tickgp.evaluation.handover import Threshold, hand_over, upper_bound
 
@@ -20,8 +20,8 @@ class Finding:
     text: str
 
 
-def mistakes(metrics: dict[str, Any]) -> Finding:
-    """How many new images are labelled wrongly, from metrics.json."""
+def mistakes(metrics: dict[str, Any], labels: Int[np.ndarray, " N"]) -> Finding:
+    """How many new images are labelled wrongly, from metrics.json and the true classes of the test images."""
     error, n, interval = metrics["test"]["top1_error"], metrics["test"]["n"], metrics["interval"].get("top1_error")
     if error == 0:
         # Resamples of no misses have no misses: an exact bound says what n right images are worth.
@@ -32,7 +32,19 @@ def mistakes(metrics: dict[str, Any]) -> Finding:
         if interval is not None:
             between = f" (between {per_hundred(interval[0])} and {per_hundred(interval[1])}, 95 % interval)"
         text = f"Of 100 new images about {per_hundred(error)} are labelled wrongly{between}."
-    return Finding(per_hundred(error), "of 100 images wrong", text)
+    return Finding(per_hundred(error), "of 100 images wrong", text + _guessing(error, labels))
+
+
+def _guessing(error: float, labels: np.ndarray) -> str:
+    """A sentence, unless the error is clearly below that of always saying the most frequent class."""
+    n = len(labels)
+    guessed = 1 - float(np.bincount(labels).max()) / n
+    if share_interval(round(error * n), n)[1] < guessed:
+        return ""
+    return (
+        f" Guessing the most frequent class would be wrong {per_hundred(guessed)} of 100 times: that the model does "
+        "better is not shown."
+    )
 
 
 def no_misses(n: int) -> str:

@@ -90,9 +90,10 @@ def bootstrap(
 ) -> dict[str, list[float]]:
     """Percentile intervals [low, high] of each metric of `evaluate`, from `num` resamples of the N images.
 
-    `nll_misses` uses the resamples that have misses. Metrics that are None are left out. Where nothing varies an
-    interval is a point: a model without misses has the top-1 error [0, 0]. The ECE of a resample is on average larger
-    than that of the images, so that the interval of a well-calibrated model lies above its ECE.
+    `nll_misses` uses the resamples that have misses. Metrics that are None are left out. Where no image is wrong, or
+    every one, all resamples are alike and tell nothing: such an error has its exact binomial interval. The ECE of a
+    resample is on average larger than that of the images, so that the interval of a well-calibrated model lies above
+    its ECE.
     """
     if num < 1 or not 0 < level < 1:
         raise ValueError(
@@ -105,7 +106,15 @@ def bootstrap(
     draws = [outcomes.choose(np.sort(rng.integers(N, size=N))).metrics() for _ in range(num)]
     defined = {name: [v for draw in draws if (v := draw[name]) is not None] for name in draws[0] if name != "n"}
     tail = (1 - level) / 2
-    return {name: np.quantile(values, [tail, 1 - tail]).tolist() for name, values in defined.items() if values}
+    found = {name: np.quantile(values, [tail, 1 - tail]).tolist() for name, values in defined.items() if values}
+    errors = {name: outcomes.top_error(k) for k in (1, 2, 3) if (name := f"top{k}_error") in found}
+    return {**found, **{name: _exact(error, N, tail) for name, error in errors.items() if error in (0, 1)}}
+
+
+def _exact(error: float, N: int, tail: float) -> list[float]:
+    """Clopper-Pearson for an error of 0 or 1: of N equal outcomes the other has a share up to 1 − tail^(1/N)."""
+    most = 1 - tail ** (1 / N)
+    return [0.0, most] if error == 0 else [1 - most, 1.0]
 
 
 def auroc(inside: ArrayLike, outside: ArrayLike) -> float:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 from matplotlib.axes import Axes
+from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
@@ -19,6 +20,8 @@ from tickgp.evaluation.handover import Threshold
 from tickgp.evaluation.metrics import calibration_error, reliability, risk_coverage
 
 ORANGE, BLUE, GREEN, GREY, INK = "#E69F00", "#0072B2", "#009E73", "#D0D0D0", "#333333"
+# Pale at 0; darker below it than above, so that grey print keeps the sign of what is far from it.
+DIVERGING = LinearSegmentedColormap.from_list("diverging", ["#08306B", "#3E8EC4", "#F7F7F7", "#F5A623", "#B35900"])
 BINS = 15
 
 

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 from jaxtyping import Float
 from matplotlib.axes import Axes
+from matplotlib.colors import CenteredNorm
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from tickgp.evaluation.plots import BLUE, GREY, INK, ORANGE, new_figure, tidy
+from tickgp.evaluation.plots import BLUE, DIVERGING, GREY, INK, ORANGE, new_figure, tidy
 from tickgp.evaluation.plots_images import as_picture
 from tickgp.evaluation.reach import agreement, half_way
 from tickgp.gp.convolution import Convolutional
@@ -98,8 +99,8 @@ def patch_weights(covariance: Convolutional) -> Figure:
     w = np.ones(grid.num_patches) if covariance.weights is None else np.asarray(covariance.weights.value, float)
     figure = new_figure(4.4, 3.6)
     axes = figure.subplots()
-    # Lightness rises with the weight in this map, for all eyes and in grey print.
-    image = axes.imshow(w.reshape(grid.rows, grid.columns), cmap="cividis", interpolation="nearest")
+    norm = CenteredNorm(halfrange=float(np.abs(w).max()) or 1.0)
+    image = axes.imshow(w.reshape(grid.rows, grid.columns), cmap=DIVERGING, norm=norm, interpolation="nearest")
     figure.colorbar(image, ax=axes, label="weight")
     axes.set(xlabel="patch column", ylabel="patch row")
     return figure

@@ -76,7 +76,8 @@ def _weights(model: DeepGP) -> Section | None:
     if np.ptp(np.asarray(covariance.weights.value)) < 1e-3:
         return None
     body = paragraph(
-        "Each patch of an image has a weight in the scores, shown where the patch stands; those far from 0 count most."
+        "Each patch of an image has a weight in the scores, shown where the patch stands; those far from 0 count most, "
+        "whether above (orange) or below (blue)."
     )
     return Section(
         "weights", "Which patches count", body + plot(patch_weights(covariance), "Patch weights as an image.")

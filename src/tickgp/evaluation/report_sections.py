@@ -59,7 +59,7 @@ def headline(contents: ReportContents) -> str:
     """The three things to know, before any figure."""
     outcome = _Outcome.of(contents)
     found = [
-        findings.mistakes(contents.metrics),
+        findings.mistakes(contents.metrics, outcome.labels),
         findings.calibration(outcome.confidence, outcome.right),
         findings.handing_over(contents.threshold, contents.threshold_source),
     ]
@@ -114,6 +114,8 @@ def _hand_over(contents: ReportContents, outcome: _Outcome) -> Section:
     if threshold is not None:
         share, error = findings.handed_over(threshold, outcome.confidence, outcome.right)
         wrong = "" if error is None else f", and {percent(error)} of the others are labelled wrongly"
+        if wrong and contents.threshold_source == "test":
+            wrong += "; the threshold was chosen on these very images, so that of new ones it may be more"
         marked = f"With the threshold that is marked, {percent(share)} of the test images are handed over{wrong}."
         body, alt = body + paragraph(marked), f"{alt} {marked}"
     return Section("hand-over", "When should a person look?", body + plot(figure, alt))
@@ -205,7 +207,8 @@ def _numbers(metrics: dict[str, Any]) -> Section:
     if metrics.get("elbo") is not None:
         elbo = f"{metrics['elbo']:,.1f}".replace("-", "−")
         rows.append(("ELBO", elbo, "", "lower bound of the log evidence of all training images"))
-    said = paragraph(f"On {counted(metrics['test']['n'], 'test image')}, with 95 % intervals from resampling.")
+    intervals = "95 % intervals from resampling (exact for an error of 0 or 1)"
+    said = paragraph(f"On {counted(metrics['test']['n'], 'test image')}, with {intervals}.")
     return Section("numbers", "All numbers", said + table(rows, ("", "value", "95 % interval", "meaning"), "numbers"))
 
 

@@ -114,7 +114,8 @@ def switched(kernel: Kernel, sampling: Literal["marginal", "full", "correlated"]
 def deep_se(dataset: str, scale: Scale) -> Cell:
     """A deep GP with squared-exponential kernels, two layers of 384 inducing points."""
     config = _deep(dataset, "conv", 2, scale)
-    model = ModelConfig(name="deep-se", num_inducing=config.model.num_inducing, width=10 if scale == "smoke" else 30)
+    width = 10 if scale == "smoke" else 30
+    model = ModelConfig(name="deep-se", num_inducing=config.model.num_inducing, width=width, stride=1)
     return Cell(f"{dataset}/deep-se", replace(config, model=model))
 
 
@@ -142,16 +143,19 @@ def growing_cnn(num_convolutions: int, scale: Scale) -> Cell:
 
 def _shallow(dataset: str, model: ModelName, scale: Scale) -> Config:
     places: dict[str, Any] = {"places": "uniform"} if model == "tick" else {}
-    stride: dict[str, Any] = {} if model == "se" else {"stride": 4}
+    stride = 4 if scale == "smoke" and model != "se" else 1
     match scale:
         case "paper":
-            settings = ModelConfig(name=model, num_inducing=1000, **places)
+            settings = ModelConfig(name=model, num_inducing=1000, stride=stride, **places)
             training = TrainingConfig(max_steps=100_000, report_every=1000, checkpoint_every=5000, watched_images=2000)
         case "fast":
-            settings = ModelConfig(name=model, num_inducing=1000)
-            training = TrainingConfig(max_steps=40_000, report_every=1000, checkpoint_every=5000, watched_images=2000)
+            patches: dict[str, Any] = {} if model == "se" else {"variance": 100.0}
+            settings = ModelConfig(name=model, num_inducing=1000, stride=stride, initialiser="kmeans", **patches)
+            training = TrainingConfig(
+                max_steps=60_000, report_every=1000, checkpoint_every=5000, watched_images=2000, **_ANNEALED
+            )
         case "smoke":
-            settings = ModelConfig(name=model, num_inducing=20, variance=100.0, **places, **stride)
+            settings = ModelConfig(name=model, num_inducing=20, variance=100.0, stride=stride, **places)
             training = _SMOKE
     return Config(data=_data(dataset, scale), model=settings, training=training)
 
@@ -159,19 +163,24 @@ def _shallow(dataset: str, model: ModelName, scale: Scale) -> Config:
 def _deep(dataset: str, kernel: Kernel, depth: int, scale: Scale) -> Config:
     name: ModelName = f"deep-{kernel}"  # type: ignore[assignment]
     places: dict[str, Any] = {"places": "uniform"} if kernel == "tick" else {}
-    batch = 64 if dataset == "cifar10" else 32
-    decay: dict[str, Any] = {"decay": "step", "decay_factor": 4.0, "batch_size": batch, "watched_images": 2000}
+    batch: dict[str, Any] = {"batch_size": 64 if dataset == "cifar10" else 32, "watched_images": 2000}
     match scale:
         case "paper":
-            model = ModelConfig(name=name, depth=depth, num_inducing=384, hidden_q_mu=0.0, **places)
-            training = TrainingConfig(
-                max_steps=300_000, decay_steps=50_000.0, report_every=5000, checkpoint_every=5000, **decay
-            )
+            model = ModelConfig(name=name, depth=depth, num_inducing=384, stride=1, hidden_q_mu=0.0, **places)
+            decay: dict[str, Any] = {"decay": "step", "decay_factor": 4.0, "decay_steps": 50_000.0}
+            training = TrainingConfig(max_steps=300_000, report_every=5000, checkpoint_every=5000, **decay, **batch)
         case "fast":
-            model = ModelConfig(name=name, depth=depth, num_inducing=384)
-            training = TrainingConfig(
-                max_steps=60_000, decay_steps=10_000.0, report_every=2000, checkpoint_every=2000, **decay
+            start: dict[str, Any] = {"hidden_variance": 0.1, "hidden_lengthscale": 2.0, "lengthscale": 4.0}
+            model = ModelConfig(
+                name=name,
+                depth=depth,
+                num_inducing=384,
+                stride=1,
+                initialiser="kmeans",
+                sampling="correlated",
+                **(start if depth > 1 else {}),
             )
+            training = TrainingConfig(max_steps=60_000, report_every=2000, checkpoint_every=2000, **_ANNEALED, **batch)
         case "smoke":
             sizes: dict[str, Any] = {
                 "num_inducing": 20,
@@ -198,6 +207,8 @@ def _data(dataset: str, scale: Scale) -> DataConfig:
     return DataConfig(dataset=dataset)
 
 
+_ANNEALED: dict[str, Any] = {"learning_rate": 0.02, "decay": "step", "decay_factor": 3.0, "decay_steps": 10_000.0}
+"""A fast start and a slow end, within 60,000 steps."""
 _SMOKE = TrainingConfig(
     max_steps=200, batch_size=32, learning_rate=0.05, report_every=20, checkpoint_every=100, watched_images=100
 )

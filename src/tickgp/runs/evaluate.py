@@ -9,12 +9,14 @@ from typing import Any
 import numpy as np
 
 from tickgp.data.dataset import Dataset, Split, load_dataset
+from tickgp.data.locate import DatasetUnavailableError
 from tickgp.errors import UsageError
 from tickgp.evaluation.metrics import auroc, bootstrap, evaluate, fpr95
 from tickgp.gp.predict import Prediction
-from tickgp.runs.folder import check_unchanged, load_data, write_json
-from tickgp.runs.model_file import TrainedModel, load_model
-from tickgp.training.config import DataConfig
+from tickgp.runs.folder import load_own, write_json
+from tickgp.runs.model_file import ARRAYS, TrainedModel, load_model
+from tickgp.runs.places import whole_name
+from tickgp.training.config import Config, DataConfig
 
 
 @dataclass(frozen=True)
@@ -30,12 +32,14 @@ def evaluate_run(folder: Path, data: DataConfig) -> Evaluation:
 
     On the data it was trained on: the test images. On other data: all images, or the test images where the source has
     such; classes are matched by their names. Where the model knows none of the classes, only `auroc` and `fpr95` are
-    left: how well entropy and mutual information tell these images from the run's own test images.
+    left: how well entropy and mutual information tell these images from the run's own test images. These two need the
+    images that it was trained on, and are left out where there are none any more.
     """
+    if data.dataset == ARRAYS:
+        raise UsageError(f"the model in {folder} was fitted on arrays; name a dataset with --dataset")
     trained = load_model(folder)
-    own = load_data(trained.config, data.data_dir)
-    check_unchanged(folder, own)
-    if _source(data.dataset) == _source(trained.config.data.dataset):
+    own, is_named = _own(folder, trained.config, data)
+    if own is not None and is_named:
         if given := [name for name in ("grey", "skip_bad_images") if getattr(data, name)]:
             raise UsageError(
                 f"--{given[0].replace('_', '-')} was given for the run's own data, which are read as they were for "
@@ -46,23 +50,44 @@ def evaluate_run(folder: Path, data: DataConfig) -> Evaluation:
     other, seen = _without_training(_load(trained, data), own)
     known, notes = _known(other, trained.class_names)
     outside = trained.predict(other.test.images)
-    metrics = {
-        **_header(trained, other),
-        **_scores(outside, known, trained.config.seed),
-        **_strangeness(trained.predict(own.test.images), outside),
-    }
-    write_json(folder / "evaluations" / f"{_file_name(other.name)}.json", metrics)
+    metrics = {**_header(trained, other), **_scores(outside, known, trained.config.seed)}
+    if own is not None:
+        metrics |= _strangeness(trained.predict(own.test.images), outside)
+    if folder.is_dir():  # not a model that comes with the library
+        write_json(folder / "evaluations" / f"{_file_name(other.name)}.json", metrics)
     return Evaluation(metrics, (*other.notes, *seen, *notes))
 
 
-def _source(dataset: str) -> str:
-    """The name of a dataset, the same however its path is written."""
-    kind, colon, path = dataset.partition(":")
-    return f"{kind}:{Path(path).expanduser().resolve()}" if colon else kind
+def _own(folder: Path, config: Config, data: DataConfig) -> tuple[Dataset | None, bool]:
+    """The images that the run was trained on, None if they cannot be had, and whether `data` names them."""
+    if config.data.dataset == ARRAYS:
+        return None, False
+    is_named = whole_name(data.dataset) == whole_name(config.data.dataset)
+    try:
+        return load_own(folder, config, data.data_dir), is_named
+    except DatasetUnavailableError:
+        if is_named:
+            raise
+    return _moved(folder, config, data)
 
 
-def _without_training(other: Dataset, own: Dataset) -> tuple[Dataset, tuple[str, ...]]:
-    """`other` without the images that the run was trained on, and a sentence if there were such."""
+def _moved(folder: Path, config: Config, data: DataConfig) -> tuple[Dataset | None, bool]:
+    """As `_own`, where the images may have been moved to the place that `data` names: the manifest knows them."""
+    if not (folder / "manifest.json").is_file():
+        return None, False
+    try:
+        return load_own(folder, config, data.data_dir, data.dataset), True
+    except ValueError:
+        return None, False
+
+
+def _without_training(other: Dataset, own: Dataset | None) -> tuple[Dataset, tuple[str, ...]]:
+    """`other` without the images that the run was trained on, and a sentence if there were such, or may be."""
+    if own is None:
+        return other, (
+            "the images that the model was trained on are not here: any of them among these are counted too, and how "
+            "well it tells these from its own is left out",
+        )
     trained_on = {image.tobytes() for image in own.train.images}
     new = np.array([image.tobytes() not in trained_on for image in other.test.images])
     if new.all():
@@ -85,6 +110,7 @@ def _load(trained: TrainedModel, data: DataConfig) -> Dataset:
     return load_dataset(
         data.dataset,
         data_dir=data.data_dir or trained.config.data.data_dir,
+        fit=trained.config.data.fit,
         grey=data.grey,
         skip_bad_images=data.skip_bad_images,
         test_share=1.0,

@@ -14,6 +14,13 @@ class Note:
 
 
 @dataclass(frozen=True)
+class Stage:
+    """What is being done now; it may take a while."""
+
+    text: str
+
+
+@dataclass(frozen=True)
 class Report:
     """Where training stands: a line of metrics.jsonl."""
 
@@ -46,4 +53,4 @@ class Finished:
     metrics: dict[str, Any]
 
 
-Event = Note | Report | Stopped | Finished
+Event = Note | Stage | Report | Stopped | Finished

@@ -15,12 +15,14 @@ from tickgp.data.dataset import Dataset
 from tickgp.evaluation.bound import dataset_elbo
 from tickgp.gp.models import DeepGP
 from tickgp.gp.warm_start import warm_start
-from tickgp.runs.events import Event, Finished, Note, Report, Stopped
+from tickgp.runs.events import Event, Finished, Note, Report, Stage, Stopped
 from tickgp.runs.folder import (
+    PREVIOUS,
     append_history,
     check_free,
-    check_unchanged,
+    forget_previous,
     load_data,
+    load_own,
     prepare,
     read_history,
     read_json,
@@ -31,6 +33,7 @@ from tickgp.runs.folder import (
 )
 from tickgp.runs.judge import final_metrics, held_out, watch, watched_images
 from tickgp.runs.model_file import TrainedModel, load_model, save_model
+from tickgp.runs.places import resolved
 from tickgp.runs.report import write_report
 from tickgp.training.assemble import build_model, schedule
 from tickgp.training.checkpoint import checkpoints, load_checkpoint, save_checkpoint
@@ -56,11 +59,13 @@ def execute(
     began, new = time.monotonic(), config is not None
     if config is not None:
         check_free(folder, overwrite=overwrite)
+        config = resolved(config)
+        data = load_data(config)
     else:
         config = read_config(folder / "config.toml")
         yield from (Note(f"removed {name}, which was cut short") for name in remove_leftovers(folder))
-    data = load_data(config)
-    yield from (Note(note) for note in data.notes)
+        data = load_own(folder, config)
+    yield from (Note(note) for note in (_loaded(data), *data.notes))
     if stop():
         yield Stopped(0)
         return
@@ -70,19 +75,27 @@ def execute(
         model = _inherited(config.training.start_from, model, data, model_key)
     if new:
         prepare(config, folder, overwrite=overwrite)
-    check_unchanged(folder, data)
     run = _Run(folder, config, data, command, began)
     run.note_start()
     state, broken = run.latest(initial_state(model))
     yield from (Note(f"passed over a broken checkpoint: {reason}") for reason in broken)
-    if run.is_finished(state):
-        yield Finished(run.metrics())
-        return
-    state = yield from run.train(state, stop, training_key)
-    if run.has_ended(state):
-        yield Finished(run.finish(state, elbo_key))
-    else:
-        yield Stopped(int(state.step))
+    if not run.is_finished(state):
+        if (folder / PREVIOUS).is_dir():
+            yield Note(f"the run that was here is kept in {folder / PREVIOUS} until this one has finished")
+        state = yield from run.train(state, stop, training_key)
+        if not run.has_ended(state):
+            yield Stopped(int(state.step))
+            return
+        yield from run.finish(state, elbo_key)
+    forget_previous(folder)
+    yield Finished(run.metrics())
+
+
+def _loaded(data: Dataset) -> str:
+    parts = {"to train": data.train, "held out to choose by": data.validation, "to test": data.test}
+    counts = {words: len(part) for words, part in parts.items() if part is not None}
+    shown = ", ".join(f"{count:,} {words}" for words, count in counts.items())
+    return f"{sum(counts.values()):,} images of {len(data.class_names)} classes: {shown}"
 
 
 class _Run:
@@ -109,6 +122,7 @@ class _Run:
         """Train to the end, or until `stop`; reports and checkpoints on the way, and a checkpoint at the end."""
         settings, step = self.config.training, int(state.step)
         jitter = float(state.model.jitter)
+        yield Stage("compiling, which takes up to a minute")
         try:
             for event in _training(self.config, self.data, state, self.history, stop, key):
                 state, due = event.state, event.step // settings.checkpoint_every > step // settings.checkpoint_every
@@ -148,10 +162,11 @@ class _Run:
     def metrics(self) -> dict[str, Any]:
         return read_json(self.folder / "metrics.json")
 
-    def finish(self, state: State, key: jax.Array) -> dict[str, Any]:
-        """Judge the trained model and complete the folder; returns the content of metrics.json."""
+    def finish(self, state: State, key: jax.Array) -> Iterator[Event]:
+        """Judge the trained model and complete the folder."""
         if self.history and all(line["elbo"] is None for line in self.history):
             raise ArithmeticError("not one step could be applied; try a smaller learning rate, or float64")
+        yield Stage("testing")
         bound = dataset_elbo(state.model, self.data.train.images, self.data.train.labels, key=key)
         if not np.isfinite(bound):
             raise ArithmeticError(
@@ -166,8 +181,8 @@ class _Run:
         self.write_manifest(self.before + time.monotonic() - self.began)
         metrics = final_metrics(self.config, self.data, int(state.step), bound, p)
         write_json(self.folder / "metrics.json", metrics)
+        yield Stage("writing the report")
         write_report(self.folder, trained, self.data, prediction)
-        return metrics
 
     def note_start(self) -> None:
         """The manifest from the first moment on: it says which data the run is about."""

@@ -8,6 +8,7 @@ model.safetensors   the trained model, with what prediction needs
 manifest.json       version, command, seed, dataset, libraries, device, seconds
 report.html         all this for a person
 evaluations/        metrics on other datasets
+previous-run/       the finished run that this one overwrites, until it has finished itself
 """
 
 from __future__ import annotations
@@ -18,21 +19,24 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import tickgp
 from tickgp.data.dataset import Dataset, load_dataset
+from tickgp.data.locate import DatasetUnavailableError
 from tickgp.errors import UsageError
+from tickgp.runs.places import is_there, resolved
 from tickgp.training.config import Config
 from tickgp.training.tensors import write_whole
 from tickgp.training.toml import format_config, read_config
 
+PREVIOUS = "previous-run"
+
 _LIBRARIES = ("jax", "jaxlib", "equinox", "optax", "numpy")
-
-
-_FILES = ("config.toml", "metrics.jsonl", "metrics.json", "model.safetensors", "manifest.json", "report.html")
+_FILES = ("metrics.json", "metrics.jsonl", "model.safetensors", "manifest.json", "report.html", "config.toml")
 _FOLDERS = ("checkpoint", "evaluations", "tensorboard")
 
 
@@ -49,14 +53,41 @@ def check_free(folder: Path, *, overwrite: bool = False) -> None:
 
 
 def prepare(config: Config, folder: Path, *, overwrite: bool = False) -> None:
-    """A new folder for a run with these settings, in place of the run that it holds, if that may be."""
+    """A new folder for a run with these settings, in place of the run that it holds, if that may be.
+
+    A finished run is kept in `PREVIOUS` until the new one has finished, whatever happens to that.
+    """
     check_free(folder, overwrite=overwrite)
     folder.mkdir(parents=True, exist_ok=True)
+    if (folder / "metrics.json").is_file():
+        _keep(folder)
+    # metrics.json first, config.toml not at all: a kill leaves what is known as an unfinished run.
+    for name in _FILES[:-1]:
+        (folder / name).unlink(missing_ok=True)
     for name in _FOLDERS:
         shutil.rmtree(folder / name, ignore_errors=True)
+    write_whole(folder / "config.toml", format_config(resolved(config)).encode())
+
+
+def _keep(folder: Path) -> None:
+    """A copy of the run in `folder` as its folder `PREVIOUS`: whole, or not there."""
+    half, whole = folder / f".{PREVIOUS}", folder / PREVIOUS
+    shutil.rmtree(half, ignore_errors=True)
+    half.mkdir()
     for name in _FILES:
-        (folder / name).unlink(missing_ok=True)
-    write_whole(folder / "config.toml", format_config(config).encode())
+        if (folder / name).is_file():
+            shutil.copy2(folder / name, half / name)
+    for name in _FOLDERS:
+        if (folder / name).is_dir():
+            shutil.copytree(folder / name, half / name)
+    shutil.rmtree(whole, ignore_errors=True)
+    half.rename(whole)
+
+
+def forget_previous(folder: Path) -> None:
+    """A finished run takes the place of the one before it."""
+    for name in (PREVIOUS, f".{PREVIOUS}"):
+        shutil.rmtree(folder / name, ignore_errors=True)
 
 
 def _holds_run(folder: Path) -> bool:
@@ -82,6 +113,7 @@ def load_data(config: Config, data_dir: Path | None = None) -> Dataset:
         settings.dataset,
         data_dir=data_dir or settings.data_dir,
         image_size=settings.image_size,
+        fit=settings.fit,
         grey=settings.grey,
         skip_bad_images=settings.skip_bad_images,
         test_share=settings.test_share,
@@ -93,8 +125,20 @@ def load_data(config: Config, data_dir: Path | None = None) -> Dataset:
     )
 
 
-def check_unchanged(folder: Path, data: Dataset) -> None:
-    """A run is about the images that it was begun with."""
+def load_own(folder: Path, config: Config, data_dir: Path | None = None, dataset: str | None = None) -> Dataset:
+    """The images that the run in `folder` was begun with, if need be from another place, `dataset`."""
+    name = dataset or config.data.dataset
+    if dataset is None and not is_there(name):
+        raise DatasetUnavailableError(
+            f"{folder} was trained on {name}, which is not there any more; put it back, or name the place that it has "
+            "now to `tickgp evaluate` or `tickgp report` with --dataset"
+        )
+    data = load_data(replace(config, data=replace(config.data, dataset=name)), data_dir)
+    _check_unchanged(folder, data)
+    return data
+
+
+def _check_unchanged(folder: Path, data: Dataset) -> None:
     path = folder / "manifest.json"
     if path.is_file() and read_json(path)["dataset"]["sha256"] != data.sha256():
         raise ValueError(
@@ -124,7 +168,7 @@ def append_history(folder: Path, line: dict[str, Any]) -> None:
 def read_json(path: Path) -> dict[str, Any]:
     """The JSON object in a file of a run."""
     if not path.is_file():
-        raise ValueError(f"there is no {path}; finish the run with `tickgp train --resume {path.parent}`")
+        raise lacks(path.parent, path.name)
     try:
         content = json.loads(path.read_text())
     except ValueError as error:
@@ -132,6 +176,15 @@ def read_json(path: Path) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise ValueError(f"{path} holds no JSON object; restore it, or make the run anew")
     return content
+
+
+def lacks(folder: Path, what: str) -> UsageError:
+    """What to say of a folder that should hold a finished run."""
+    if not folder.is_dir():
+        return UsageError(f"there is no folder {folder}; give that of a run")
+    if not (folder / "config.toml").is_file():
+        return UsageError(f"{folder} is not the folder of a run: it has no {what}; give one that `tickgp train` wrote")
+    return UsageError(f"{folder} has no {what} yet; finish the run with `tickgp train --resume {folder}`")
 
 
 def write_json(path: Path, content: dict[str, Any]) -> None:

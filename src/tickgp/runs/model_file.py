@@ -10,15 +10,19 @@ from typing import Any
 import jax
 import numpy as np
 
+from tickgp.errors import UsageError
 from tickgp.evaluation.handover import HeldOut, Threshold
 from tickgp.gp.models import DeepGP
 from tickgp.gp.predict import Prediction, predict
+from tickgp.runs.folder import lacks
 from tickgp.training.assemble import build_model
 from tickgp.training.config import Config
 from tickgp.training.tensors import load_tree, read_words, save_tree
 from tickgp.training.toml import format_config, parse_config
 
 NAME = "model.safetensors"
+ARRAYS = "arrays given to fit"
+"""The dataset of a model that was fitted in Python."""
 _INCLUDED = Path(__file__).parents[1] / "pretrained"
 
 
@@ -49,10 +53,12 @@ class TrainedModel:
             self.config.confidence if level is None else level,
         )
 
-    def threshold_or_reason(self) -> Threshold | str:
-        """The threshold that the settings ask for, or why it cannot be had."""
+    def threshold_or_reason(self, max_error: float | None = None, level: float | None = None) -> Threshold | str:
+        """The threshold, or why it cannot be had."""
         try:
-            return self.threshold()
+            return self.threshold(max_error, level)
+        except UsageError:
+            raise
         except ValueError as reason:
             return str(reason)
 
@@ -86,6 +92,12 @@ def load_config(folder: Path) -> Config:
     return _read_words(folder)[2]
 
 
+def load_threshold(folder: Path) -> Threshold | str:
+    """The threshold that was chosen for the model of a finished run, or why there is none."""
+    chosen = json.loads(_read_words(folder)[1]["hand_over"])["threshold"]
+    return chosen if isinstance(chosen, str) else Threshold(**chosen)
+
+
 def included() -> list[str]:
     """The names of the trained models that come with the library."""
     return sorted(path.parent.name for path in _INCLUDED.glob(f"*/{NAME}"))
@@ -98,9 +110,9 @@ def _read_words(folder: Path) -> tuple[Path, dict[str, str], Config]:
     path = folder / NAME
     if not folder.is_dir():
         names = "".join(f", or {name}, which comes with tickgp" for name in included())
-        raise ValueError(f"there is no folder {folder}; give that of a run{names}")
+        raise UsageError(f"there is no folder {folder}; give that of a run{names}")
     if not path.is_file():
-        raise ValueError(f"{folder} holds no trained model; finish the run with `tickgp train --resume {folder}`")
+        raise lacks(folder, NAME)
     words = read_words(path)
     if missing := {"config", "class_names", "image_shape", "hand_over"} - words.keys():
         raise ValueError(f"{path} does not say its {', '.join(sorted(missing))}; was it made by another program?")

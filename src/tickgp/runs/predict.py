@@ -11,6 +11,7 @@ import numpy as np
 from tickgp.data.folder import possible_images
 from tickgp.data.pictures import read_picture
 from tickgp.data.pixels import to_channels
+from tickgp.errors import UsageError
 from tickgp.evaluation.handover import hand_over
 from tickgp.runs.model_file import TrainedModel
 
@@ -40,11 +41,11 @@ def predict_files(
     """An answer for each image file, and a sentence for each that could not be read and was left out.
 
     Images below the confidence `threshold` are for a person; without a threshold all are. Each is turned upright,
-    cropped to the shape of the training images, scaled to their size, and made grey or coloured as they were.
+    fitted to the size of the training images, and made grey or coloured as they were.
     """
     if trained.image_shape[:2] == (1, 1) or trained.image_shape[2] not in (1, 3):
         shape = "×".join(map(str, trained.image_shape))
-        raise ValueError(f"this model takes inputs of {shape} numbers, which are no pictures; give a model of images")
+        raise UsageError(f"this model takes inputs of {shape} numbers, which are no pictures; give a model of images")
     answers: list[Answer] = []
     problems: list[str] = []
     for start in range(0, len(files), _AT_ONCE):
@@ -64,19 +65,21 @@ def predict_files(
 
 def find_pictures(paths: Sequence[Path]) -> list[Path]:
     """The files themselves, and of a folder all the images below it, in the order of their names."""
+    if not paths:
+        raise UsageError("no image was given; name images, or folders of images, after the run")
     found: list[Path] = []
     for path in paths:
         if not path.exists():
-            raise ValueError(f"there is no file or folder {path}; give images, or folders of images")
+            raise UsageError(f"there is no file or folder {path}; give images, or folders of images")
         found += possible_images(path) if path.is_dir() else [path]
     if not found:
-        raise ValueError(f"there are no images in {', '.join(map(str, paths))}; give images, or folders of images")
+        raise UsageError(f"there are no images in {', '.join(map(str, paths))}; give images, or folders of images")
     return found
 
 
 def _read(trained: TrainedModel, file: Path) -> np.ndarray:
     height, width, channels = trained.image_shape
-    return to_channels(read_picture(file, (height, width)), channels)
+    return to_channels(read_picture(file, (height, width), fit=trained.config.data.fit), channels)
 
 
 def _answers(trained: TrainedModel, images: np.ndarray, names: list[str], threshold: float | None) -> list[Answer]:

@@ -5,18 +5,20 @@ from __future__ import annotations
 from pathlib import Path
 
 from tickgp.data.dataset import Dataset
+from tickgp.errors import UsageError
 from tickgp.evaluation.report import ReportContents, render
 from tickgp.gp.predict import Prediction
-from tickgp.runs.folder import check_unchanged, load_data, read_history, read_json
+from tickgp.runs.folder import load_own, read_history, read_json
 from tickgp.runs.model_file import TrainedModel, load_model
 from tickgp.training.tensors import write_whole
 
 
-def make_report(folder: Path, data_dir: Path | None = None) -> Path:
-    """The report of a finished run, made anew; returns its path."""
+def make_report(folder: Path, data_dir: Path | None = None, dataset: str | None = None) -> Path:
+    """The report of a finished run, made anew; returns its path. `dataset` names the place its images have now."""
     trained = load_model(folder)
-    data = load_data(trained.config, data_dir)
-    check_unchanged(folder, data)
+    if not (folder / "config.toml").is_file():
+        raise UsageError(f"{folder} holds a model alone; a report needs the folder of a run of `tickgp train`")
+    data = load_own(folder, trained.config, data_dir, dataset)
     return write_report(folder, trained, data, trained.predict(data.test.images))
 
 

@@ -22,6 +22,8 @@ _LOCATIONS: dict[str, Callable[..., AbstractKernel]] = {
     "matern52": Matern52,
     "se": SquaredExponential,
 }
+_PATCHES = 16
+"""Patches along the shorter side of an image that a laptop can work through."""
 
 
 def build_model(config: ModelConfig, images: np.ndarray, num_classes: int, *, key: PRNGKeyArray) -> DeepGP:
@@ -51,7 +53,7 @@ def build_model(config: ModelConfig, images: np.ndarray, num_classes: int, *, ke
         depth=depth,
         location=location if config.name.endswith("tick") else None,
         patch_size=_patch_size(config, images),
-        stride=config.stride,
+        stride=stride(config, images),
         hidden_stride=config.hidden_stride,
         channels=config.channels,
         num_inducing=config.num_inducing,
@@ -69,6 +71,13 @@ def build_model(config: ModelConfig, images: np.ndarray, num_classes: int, *, ke
         standardise=config.standardise,
         key=key,
     )
+
+
+def stride(config: ModelConfig, images: np.ndarray) -> int:
+    """Step from one patch of the last layer to the next: by default 2 from 17 pixels on, 3 from 33 on, …"""
+    if config.stride is not None:
+        return config.stride
+    return min(math.ceil(min(images.shape[1:3]) / _PATCHES), _patch_size(config, images))
 
 
 def _patch_size(config: ModelConfig, images: np.ndarray) -> int:

@@ -23,6 +23,8 @@ _ONLY_FOR: dict[str, tuple[str, ...]] = {
     "width": ("deep-se",),
 }
 """Settings of the model that only some models have."""
+_ALLOWED_FOR_ALL = {"stride": 1}
+"""Once the default, so that runs of every model were made with it."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +36,9 @@ class DataConfig:
     data_dir: Path | None = None
     """Folder with the publishers' files; by default $TICKGP_DATA, then the user's cache."""
     image_size: int | None = None
-    """Height and width that the images of a folder are scaled and cropped to."""
+    """Height and width that the images of a folder are scaled to."""
+    fit: Literal["pad", "crop"] = "pad"
+    """What gives images of a folder that shape: a border in the colour of their edge, or a cut to their middle."""
     grey: bool = False
     """Take colour images as grey ones."""
     skip_bad_images: bool = False
@@ -68,8 +72,8 @@ class ModelConfig:
     """Layers of a deep model."""
     patch_size: int | None = None
     """Height and width of a patch; by default 5, or 3 for images below 16 pixels."""
-    stride: int = 1
-    """Step from one patch of the last layer to the next."""
+    stride: int | None = None
+    """Step between patches of the last layer; by default 1 for images up to 16 pixels, 2 up to 32, and so on."""
     hidden_stride: int = 1
     """Step from one patch of a hidden layer to the next."""
     channels: int = 10
@@ -129,7 +133,8 @@ class ModelConfig:
         )
         for setting in fields(self):
             value, models = getattr(self, setting.name), _ONLY_FOR.get(setting.name)
-            if models is not None and value != setting.default and self.name not in models:
+            harmless = value in (setting.default, _ALLOWED_FOR_ALL.get(setting.name, setting.default))
+            if models is not None and not harmless and self.name not in models:
                 raise UsageError(
                     f"{setting.name.replace('_', '-')} {value} was given for the model {self.name}, which has no such "
                     f"thing; leave it out, or use {' or '.join(models)}"

@@ -10,15 +10,12 @@ import numpy as np
 from jaxtyping import Real
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
-from matplotlib.colors import LinearSegmentedColormap, Normalize
+from matplotlib.colors import Normalize
 from matplotlib.figure import Figure, SubFigure
 
-from tickgp.evaluation.plots import GREY, INK, new_figure
+from tickgp.evaluation.plots import DIVERGING, GREY, INK, new_figure
 from tickgp.evaluation.plots_images import show_picture
 from tickgp.experiments.figures.looks import empty_figure
-
-# Pale where a sample is at the mean; darker below it than above, so that grey print keeps the sign of what is strong.
-_DEVIATION = LinearSegmentedColormap.from_list("deviation", ["#08306B", "#3E8EC4", "#F7F7F7", "#F5A623", "#B35900"])
 
 
 def patch_response_figure(
@@ -46,7 +43,7 @@ def patch_response_figure(
         _model(part, images, deviations, norm)
         title = f"({letter}) {name}" + (f"\n{notes.get(name, '')}" if notes else "")
         part.suptitle(title, fontsize=10 if notes else 11)
-    bar = last.colorbar(ScalarMappable(norm, _DEVIATION), cax=last.subplots())
+    bar = last.colorbar(ScalarMappable(norm, DIVERGING), cax=last.subplots())
     bar.set_label("g(patch) − its mean", fontsize=8)
     bar.ax.tick_params(labelsize=8)
     if said:
@@ -71,7 +68,7 @@ def _model(part: SubFigure, images: np.ndarray, deviations: np.ndarray, norm: No
 
 
 def _sample(axes: Axes, sample: Real[np.ndarray, "rows columns"], norm: Normalize) -> None:
-    axes.imshow(sample, cmap=_DEVIATION, norm=norm, interpolation="nearest")
+    axes.imshow(sample, cmap=DIVERGING, norm=norm, interpolation="nearest")
     third = float(norm.vmax or 0) / 3
     # matplotlib warns of levels that no value reaches.
     levels = [level for level in (-third, third) if (sample < level).any() and (sample > level).any()]

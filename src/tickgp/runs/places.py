@@ -1,0 +1,38 @@
+"""Where the images of a run are, however and from wherever their path is written."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from tickgp.training.config import Config
+
+
+def resolved(config: Config) -> Config:
+    """`config` with whole paths: a run is used from other folders than it was begun in."""
+    data, training = config.data, config.training
+    data_dir = data.data_dir and data.data_dir.expanduser().resolve()
+    start = training.start_from
+    return replace(
+        config,
+        data=replace(data, dataset=whole_name(data.dataset), data_dir=data_dir),
+        training=replace(training, start_from=start.resolve() if start and start.is_dir() else start),
+    )
+
+
+def whole_name(dataset: str) -> str:
+    """The name of a dataset, the same however its path is written."""
+    place = _place(dataset)
+    return dataset if place is None else f"{dataset.partition(':')[0]}:{place.resolve()}"
+
+
+def is_there(dataset: str) -> bool:
+    """Whether there is something at the path of a dataset, where it has one."""
+    place = _place(dataset)
+    return place is None or place.exists()
+
+
+def _place(dataset: str) -> Path | None:
+    """The path of a dataset; None if it has a name alone."""
+    kind, _, path = dataset.partition(":")
+    return Path(path).expanduser() if path and kind in ("folder", "npz") else None
