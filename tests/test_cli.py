@@ -75,7 +75,7 @@ def test_help_for_who_asks_for_nothing_or_wrongly(tickgp):
     ("words", "said"),
     [
         (["train", "--config", "nothing.toml"], "there is no settings file nothing.toml"),
-        (["train", "--dataset", "folder:nothing"], "nothing: there is no such file or folder"),
+        (["train", "--dataset", "folder:nothing"], "nothing: there is no such folder"),
         (["predict", "nothing"], "no image was given; name images"),
         (["predict", "nothing", "nothing.png"], "there is no file or folder nothing.png"),
         (["predict", ".", "."], "there are no images in ."),
