@@ -8,10 +8,10 @@ train: .venv/installed
 	$(BIN)/tickgp train --overwrite
 
 test: lint
-	$(BIN)/pytest -q -rs -n 2 -m "not slow"
+	$(BIN)/pytest -q -rs -n 2 --dist loadfile -m "not slow"
 
 test-all: lint
-	$(BIN)/pytest -q -rs -n 2
+	$(BIN)/pytest -q -rs -n 2 --dist loadfile
 
 # Ours against GPflow or PyTorch, where these are installed; see docs/performance.md.
 bench: .venv/installed

@@ -88,5 +88,5 @@ def test_images_that_were_moved(finished, tmp_path):
     assert evaluation.metrics["test"]["n"] == len(digits)
     assert "auroc" not in evaluation.metrics
     assert any("are not here" in note for note in evaluation.notes)
-    with pytest.raises(UsageError, match="there is no such folder"):
+    with pytest.raises(UsageError, match="there is no such file"):
         evaluate_run(tmp_path, DataConfig("npz:nothing"))

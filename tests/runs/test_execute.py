@@ -285,7 +285,7 @@ def kill_and_resume(tmp_path: Path, kills: int) -> None:
 
 
 def test_killed_runs_end_like_an_undisturbed_one(tmp_path):
-    kill_and_resume(tmp_path, kills=2)
+    kill_and_resume(tmp_path, kills=1)
 
 
 @pytest.mark.slow
