@@ -10,6 +10,7 @@ from pathlib import Path
 
 import jax
 import numpy as np
+import pytest
 
 import tickgp
 
@@ -75,6 +76,7 @@ def test_three_lines_fit_predict_and_save(tmp_path):
     assert {path.name for path in (tmp_path / "digits-model").iterdir()} == {"model.safetensors", "estimator.json"}
 
 
+@pytest.mark.slow
 def test_the_code_of_the_readme_reaches_three_percent():
     """Ten lines train a two-layer deep TICK-GP; the line after them freezes a parameter of it."""
     _, lines, freeze = code("README.md")

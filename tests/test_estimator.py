@@ -147,6 +147,7 @@ def test_the_same_seed_gives_the_same_and_none_does_not(fitted: TickClassifier) 
     assert not np.array_equal(drawn[0], p)
 
 
+@pytest.mark.slow
 def test_double_precision_if_jax_computes_in_it(tmp_path: Path, float64: None) -> None:
     images, labels = problem()
     model = classifier().fit(images, labels)

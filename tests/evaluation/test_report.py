@@ -228,6 +228,7 @@ def test_models_leave_out_what_they_do_not_have(name, likelihood, left_out):
     assert ("Layer 1 of 2" in page.text) == name.startswith("deep")
 
 
+@pytest.mark.slow
 def test_colour_bytes_and_a_hundred_classes(tick):
     images = np.random.default_rng(0).integers(256, size=(8, 6, 5, 3), dtype=np.uint8)
     names = [f"a class with a very long name, number {i}" for i in range(100)]

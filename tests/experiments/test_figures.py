@@ -246,6 +246,7 @@ def test_all_misclassified_images_are_shown_surest_first(wrong):
         assert min(bar.get_y() + bar.get_height() for bar in here) > bottom
 
 
+@pytest.mark.slow
 def test_many_misclassified_images_go_on_over_pages():
     model = predicted(list(range(2 * MOST_ON_A_PAGE + 50)), n=900)
     pages = all_misclassified(model)

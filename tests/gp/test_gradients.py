@@ -53,7 +53,9 @@ def directions(shape, rng):
     return [rng.normal(size=shape), *entries] if shape else [np.ones(())]
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] if name == "full" else []) for name in MODELS]
+)
 def test_gradients_are_central_differences(name, key):
     model = tiny.perturbed(MODELS[name]())
     data = jnp.asarray(tiny.images(3)), jnp.asarray(tiny.targets(model.likelihood, 3)), key

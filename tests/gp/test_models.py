@@ -98,6 +98,7 @@ def test_a_robustmax_of_no_probability_is_refused():
         tickgp.RobustMax(3, 0.0)
 
 
+@pytest.mark.slow
 def test_full_samples_of_latents_with_unequal_variances(key):
     """The jitter of one latent, or of one image, must not show in another."""
     kernels = [SquaredExponential(variance, 1.0) for variance in (1e4, 1e-2)]
@@ -120,6 +121,7 @@ def test_standardised_pixels_have_mean_zero_and_deviation_one(key):
     np.testing.assert_allclose(pixels.std(axis=(0, 1, 2)), [1, 1, 0], atol=1e-4)
 
 
+@pytest.mark.slow
 def test_a_standardised_model_is_the_plain_model_of_standardised_images(key):
     x = np.random.default_rng(1).integers(0, 256, (20, 6, 6, 1)).astype(np.uint8)
     scaled = x / 255.0

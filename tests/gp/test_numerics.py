@@ -112,6 +112,7 @@ def test_a_batch_of_one_image(key):
     assert not not_finite(build("tick"), X[:1], Y[:1], key)
 
 
+@pytest.mark.slow
 def test_many_inducing_patches_that_are_nearly_the_same(key):
     """M = 300 within 1e-3 of one patch, and a long lengthscale: Kuu is all ones to the last digits."""
     x = X[:1] + 1e-3 * np.random.default_rng(8).normal(size=(301, *tiny.SHAPE))
@@ -119,6 +120,7 @@ def test_many_inducing_patches_that_are_nearly_the_same(key):
     assert not not_finite(model, X, Y, key)
 
 
+@pytest.mark.slow
 def test_full_sampling_when_the_inducing_patches_say_nearly_all(key):
     """The covariance of the hidden outputs is then a difference of nearly equal numbers."""
     x = load_digits().images[:50, :, :, None] / 16

@@ -16,7 +16,7 @@ KERNELS = {kernel.__name__: kernel for kernel in (SquaredExponential, Matern12, 
 each_kernel = pytest.mark.parametrize("name", KERNELS)
 
 
-@pytest.fixture(params=["small groups", "one group", "fused"])
+@pytest.fixture(params=["small groups", pytest.param("one group", marks=pytest.mark.slow), "fused"])
 def way(request, monkeypatch):
     """Fused kernels are run by an interpreter, with tiles that divide neither M nor P."""
     if request.param == "fused":

@@ -199,6 +199,7 @@ def test_max_seconds_stops_with_a_checkpoint(tmp_path):
     assert [path.name for path in (tmp_path / "run" / "checkpoint").iterdir()] == ["step-00000001.safetensors"]
 
 
+@pytest.mark.slow
 def test_an_elbo_at_rest_ends_training_and_stays_at_rest(tmp_path):
     """With a rate of next to nothing the ELBO is noise around a constant, which soon fails to rise."""
     training = replace(SMALL.training, learning_rate=1e-12, patience=10, max_steps=500)

@@ -159,6 +159,7 @@ def test_natural_gradients_reach_the_optimum_of_a_regression_in_a_step(float64, 
     )
 
 
+@pytest.mark.slow
 def test_natural_gradients_climb_faster_than_adam(key):
     settings = {"steps": 20, "batch_size": 24, "key": key}
     by_adam, natural = (
