@@ -1,7 +1,7 @@
 """`python -m benchmarks rounding`: what rounded matrix products change in the end, the ELBO that training reaches.
 
 On a GPU products that allow it are rounded to TF32 (`gp.linalg.rounded_matmul`). The same training, with the same
-random numbers, is done as it is and with every product exact.
+random numbers, is done as it is and with exact products. The fused kernels' gradients are rounded in both.
 """
 
 from __future__ import annotations

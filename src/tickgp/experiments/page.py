@@ -29,8 +29,8 @@ patch on its own (marginal), all jointly (full), jointly through u (correlated).
 LEARNED = """The location kernel of each TICK-GP's last layer after training: its lengthscale, the width of the image
 that this layer sees, and how often a draw of the location process is expected to cross zero across this width. An
 invariant response would never cross it."""
-INCLUDED = """`tickgp predict mnist-tick IMAGE` needs no training: a TICK-GP with 350 inducing patches, trained on nine
-tenths of MNIST's training images; the rest chose from which confidence on it decides by itself."""
+INCLUDED = """`tickgp predict mnist-tick IMAGE` needs no training: a small TICK-GP, trained on nine tenths of MNIST's
+training images; the rest chose from which confidence on it decides by itself."""
 FIGURES = {
     "invariance": "Why invariance is unrealistic: the same stroke in a 2 and in a 7",
     "patch-response": "Five samples of the patch response, as deviations from its mean",
