@@ -54,6 +54,7 @@ class Ours:
             *self._data,
             steps=_FOREVER,
             batch_size=self._row.B,
+            likelihood_samples=1,  # as the peers
             report_every=steps,
             key=jax.random.key(1),
         )

@@ -151,9 +151,7 @@ def _shallow(dataset: str, model: ModelName, scale: Scale) -> Config:
         case "fast":
             patches: dict[str, Any] = {} if model == "se" else {"variance": 100.0}
             settings = ModelConfig(name=model, num_inducing=1000, stride=stride, initialiser="kmeans", **patches)
-            training = TrainingConfig(
-                max_steps=60_000, report_every=1000, checkpoint_every=5000, watched_images=2000, **_ANNEALED
-            )
+            training = TrainingConfig(report_every=1000, checkpoint_every=5000, watched_images=2000, **_TO_ZERO)
         case "smoke":
             settings = ModelConfig(name=model, num_inducing=20, variance=100.0, stride=stride, **places)
             training = _SMOKE
@@ -180,7 +178,7 @@ def _deep(dataset: str, kernel: Kernel, depth: int, scale: Scale) -> Config:
                 sampling="correlated",
                 **(start if depth > 1 else {}),
             )
-            training = TrainingConfig(max_steps=60_000, report_every=2000, checkpoint_every=2000, **_ANNEALED, **batch)
+            training = TrainingConfig(report_every=2000, checkpoint_every=2000, **_TO_ZERO, **batch)
         case "smoke":
             sizes: dict[str, Any] = {
                 "num_inducing": 20,
@@ -207,8 +205,7 @@ def _data(dataset: str, scale: Scale) -> DataConfig:
     return DataConfig(dataset=dataset)
 
 
-_ANNEALED: dict[str, Any] = {"learning_rate": 0.02, "decay": "step", "decay_factor": 3.0, "decay_steps": 10_000.0}
-"""A fast start and a slow end, within 60,000 steps."""
+_TO_ZERO: dict[str, Any] = {"max_steps": 60_000, "decay": "linear"}
 _SMOKE = TrainingConfig(
     max_steps=200, batch_size=32, learning_rate=0.05, report_every=20, checkpoint_every=100, watched_images=100
 )

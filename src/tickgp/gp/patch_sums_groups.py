@@ -33,21 +33,21 @@ def cross_gradient(
 ) -> tuple[Array, Array, Array, Array]:
     E = z.shape[1]
 
-    def few(sums: tuple[Array, Array], group: tuple[Array, Array]) -> tuple[tuple[Array, Array], Array]:
-        x, g = group
-        value, slope = with_slope(c, scale * _cross_distances(z, x))
+    def few(sums: tuple[Array, Array, Array], group: tuple[Array, Array]) -> tuple[tuple[Array, Array, Array], Array]:
+        (dscale, dC, dz), (x, g) = sums, group
+        d = _cross_distances(z, x)
+        value, slope = with_slope(c, scale * d)
         g, rows = g.T[:, :, None], x.reshape(-1, E)
         T = (g * C[:, None, :] * slope).reshape(len(C), -1)
-        squares = jnp.sum(rows**2, axis=1, keepdims=True)
-        moments = rounded_matmul(T, jnp.concatenate([rows, jnp.ones_like(squares), squares], axis=1))
+        dscale += jnp.sum(T * d.reshape(T.shape))
+        dC += jnp.sum(g * value, axis=1)
+        dz += jnp.sum(T, axis=1, keepdims=True) * z - rounded_matmul(T, rows)
         dx = 2 * scale * (jnp.sum(T, axis=0)[:, None] * rows - rounded_matmul(T.T, z))
-        return (sums[0] + jnp.sum(g * value, axis=1), sums[1] + moments), dx.reshape(x.shape)
+        return (dscale, dC, dz), dx.reshape(x.shape)
 
-    start = jnp.zeros_like(C), jnp.zeros((len(C), E + 2), C.dtype)
-    (dC, moments), dx = _scan_groups(few, start, (x, cotangent.T), per_image=C.size)
-    Tx, T, Txx = moments[:, :E], moments[:, E, None], moments[:, E + 1, None]
-    dscale = jnp.sum(T * z**2 - 2 * z * Tx) + jnp.sum(Txx)
-    return dscale, dC, 2 * scale * (T * z - Tx), dx
+    start = jnp.zeros_like(scale), jnp.zeros_like(C), jnp.zeros_like(z)
+    (dscale, dC, dz), dx = _scan_groups(few, start, (x, cotangent.T), per_image=C.size)
+    return dscale, dC, 2 * scale * dz, dx
 
 
 def double(c: Correlation, scale: Array, C: Array, x: Array) -> Float[Array, " N"]:

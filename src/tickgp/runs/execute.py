@@ -228,6 +228,7 @@ def _training(
         learning_rate=schedule(settings),
         natural_gradients=settings.natural_gradients,
         num_samples=settings.num_samples,
+        likelihood_samples=settings.likelihood_samples,
         report_every=settings.report_every,
         stop=lambda: stop() or late(),
         key=key,

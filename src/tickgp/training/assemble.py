@@ -14,7 +14,7 @@ from tickgp.gp.likelihoods import AbstractClassification, Bernoulli, RobustMax, 
 from tickgp.gp.models import DeepGP
 from tickgp.gp.params import Positive
 from tickgp.training.config import ModelConfig, TrainingConfig
-from tickgp.training.loop import inverse_decay
+from tickgp.training.loop import inverse_decay, linear_decay
 
 _LOCATIONS: dict[str, Callable[..., AbstractKernel]] = {
     "matern12": Matern12,
@@ -94,6 +94,8 @@ def schedule(config: TrainingConfig) -> Callable[[int], float]:
             return inverse_decay(rate, steps)
         case "step":
             return lambda t: rate / factor ** math.floor(t / steps)
+        case "linear":
+            return linear_decay(rate, config.max_steps)
         case "constant":
             return lambda t: rate
 

@@ -153,8 +153,9 @@ class TrainingConfig:
     """Images for each step."""
     learning_rate: float = 0.01
     """Learning rate at the start."""
-    decay: Literal["inverse", "step", "constant"] = "inverse"
-    """How the learning rate falls: divided by 1 + t / decay-steps, or by decay-factor every decay-steps."""
+    decay: Literal["inverse", "step", "linear", "constant"] = "inverse"
+    """How the learning rate falls: divided by 1 + t / decay-steps, by decay-factor every decay-steps, or straight to 0
+    at the last step."""
     decay_steps: float = 5000.0
     """See decay. The paper's deep models: 50000, with decay step."""
     decay_factor: float = 4.0
@@ -167,6 +168,8 @@ class TrainingConfig:
     """Stop early when the mean ELBO of this many steps is no better than that of as many before."""
     num_samples: int = 1
     """Draws of the hidden layers for each step."""
+    likelihood_samples: int = 16
+    """Draws of the last layer for each of those."""
     report_every: int = 100
     """Steps from one line of metrics.jsonl to the next."""
     watched_images: int = 256
@@ -183,6 +186,7 @@ class TrainingConfig:
             decay_steps=self.decay_steps,
             decay_factor=self.decay_factor,
             num_samples=self.num_samples,
+            likelihood_samples=self.likelihood_samples,
             report_every=self.report_every,
             watched_images=self.watched_images,
             checkpoint_every=self.checkpoint_every,

@@ -61,6 +61,11 @@ def inverse_decay(learning_rate: float = 0.01, steps: float = 5000.0) -> Callabl
     return lambda t: learning_rate / (1 + t / steps)
 
 
+def linear_decay(learning_rate: float, steps: int) -> Callable[[int], float]:
+    """The learning rate `learning_rate` (1 − t / `steps`): none is left when training ends after `steps`."""
+    return lambda t: learning_rate * max(1 - t / steps, 0.0)
+
+
 def train(
     start: DeepGP | State,
     images: ArrayLike,
@@ -71,6 +76,7 @@ def train(
     learning_rate: Callable[[int], float] | float | None = None,
     natural_gradients: float | None = None,
     num_samples: int = 1,
+    likelihood_samples: int = 16,
     report_every: int = 100,
     stop: Callable[[], bool] = lambda: False,
     key: PRNGKeyArray,
@@ -80,22 +86,24 @@ def train(
     start: a model, or the state in which training stopped; it goes on to `steps` in all. learning_rate: a number, or a
     function of the step; `inverse_decay()` if None. natural_gradients: train q(u) of every layer by natural gradients
     with steps of this size, such as 0.1, and only the rest by Adam. num_samples: draws of the hidden layers for each
-    step. stop: asked after each step whether to end early. In an epoch no image is seen twice. A step without a finite
-    gradient is not applied (see `training.failures`).
+    step. likelihood_samples: draws of the last layer for each of those, which cost next to nothing. stop: asked after
+    each step whether to end early. In an epoch no image is seen twice. A step without a finite gradient is not applied
+    (see `training.failures`).
     """
     state = start if isinstance(start, State) else initial_state(start)
     if natural_gradients is not None:
         _check_natural(state.model, natural_gradients)
     images = check_inputs(images)
     labels = state.model.likelihood.check(labels, len(images))
-    for name, number in {"steps": steps, "batch_size": batch_size, "num_samples": num_samples}.items():
+    samples = {"num_samples": num_samples, "likelihood_samples": likelihood_samples}
+    for name, number in {"steps": steps, "batch_size": batch_size, **samples}.items():
         if number < 1:
             raise ValueError(f"{name} {number} was given; it must be at least 1")
     x, y = jnp.asarray(images), jnp.asarray(labels)
     batch_size, rate = min(batch_size, len(x)), _rate(learning_rate)
     key_order, key_step = jax.random.split(key)
     leaves, structure = jax.tree.flatten(state)
-    step, lapack = _compiled_step(structure, batch_size, num_samples), _lapack()
+    step, lapack = _compiled_step(structure, batch_size, **samples), _lapack()
     i, order, seconds, ending = int(state.step), None, 0.0, False
     while i < steps and not ending:
         began = time.monotonic()
@@ -175,12 +183,12 @@ def _shuffle(key: PRNGKeyArray, num: int) -> Int[Array, " num"]:
 
 
 @functools.lru_cache(maxsize=32)
-def _compiled_step(structure: jax.tree_util.PyTreeDef, batch_size: int, num_samples: int) -> Callable[..., list[Array]]:
+def _compiled_step(structure: jax.tree_util.PyTreeDef, batch_size: int, **samples: int) -> Callable[..., list[Array]]:
     """`_step` from the arrays of a state to those of the next. Taking a state apart costs as much as small steps do."""
 
     def step(leaves: list[Array], *inputs: Any) -> list[Array]:
         state = jax.tree.unflatten(structure, leaves)
-        return jax.tree.leaves(_step(state, *inputs, batch_size=batch_size, num_samples=num_samples))
+        return jax.tree.leaves(_step(state, *inputs, batch_size=batch_size, samples=samples))
 
     return jit(step, donate_argnums=0)
 
@@ -194,7 +202,7 @@ def _step(
     key: PRNGKeyArray,
     *,
     batch_size: int,
-    num_samples: int,
+    samples: dict[str, int],
 ) -> State:
     """One step on the next batch of `order`: Adam's, and of q(u) a natural one if there is a rate for it."""
     first = state.step % (len(order) // batch_size) * batch_size
@@ -204,7 +212,7 @@ def _step(
     def loss(parameters: DeepGP) -> Float[Array, ""]:
         model = eqx.combine(parameters, constants)
         step_key = jax.random.fold_in(key, state.step)
-        return -elbo(model, images[batch], labels[batch], len(images), key=step_key, num_samples=num_samples)
+        return -elbo(model, images[batch], labels[batch], len(images), key=step_key, **samples)
 
     learning_rate, natural = rates
     value, gradient = jax.value_and_grad(loss)(parameters)

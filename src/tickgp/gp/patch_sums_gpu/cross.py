@@ -74,31 +74,33 @@ def _cross_gradient(
     t, g = _in_tiles(scale, C, z, x), tiles.padded(cotangent.T, (1, tiles.INDUCING))
     (M, P), W, E = t.arrays[0].shape, t.arrays[1].shape[1], z.shape[1]
 
-    def kernel(C: Any, left: Any, right: Any, g: Any, dC: Any, moments: Any) -> None:
+    def kernel(C: Any, left: Any, right: Any, g: Any, dC: Any, moments: Any, Td: Any) -> None:
         weights, z = C[...], left[...]
 
-        def image(i: Array, sums: tuple[Array, Array]) -> tuple[Array, Array]:
+        def image(i: Array, sums: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
             x, cotangent = right[i], g[i][:, None]
-            value, slope = with_slope(c, tiles.distances(z, x))
-            return sums[0] + cotangent * value, sums[1] + tiles.rounded_dot(cotangent * weights * slope, x)
+            d = tiles.distances(z, x)
+            value, slope = with_slope(c, d)
+            T = cotangent * weights * slope
+            return sums[0] + cotangent * value, sums[1] + tiles.rounded_dot(T, x), sums[2] + jnp.sum(T * d, axis=1)
 
-        start = jnp.zeros(weights.shape, weights.dtype), jnp.zeros(z.shape, z.dtype)
-        dC[0], moments[0, 0] = tiles.each(t.images, image, start)
+        start = (jnp.zeros(shape, z.dtype) for shape in (weights.shape, z.shape, z.shape[:1]))
+        dC[0], moments[0, 0], Td[0, 0] = tiles.each(t.images, image, tuple(start))
 
-    dC, moments = tiles.call(
+    dC, moments, Td = tiles.call(
         kernel,
         t.grid,
         [*t.seen, pl.BlockSpec((t.images, tiles.INDUCING), lambda m, p, s: (s, m))],
         [
             pl.BlockSpec((1, tiles.INDUCING, tiles.PATCHES), lambda m, p, s: (s, m, p)),
             pl.BlockSpec((1, 1, tiles.INDUCING, W), lambda m, p, s: (s, p, m, 0)),
+            pl.BlockSpec((1, 1, tiles.INDUCING), lambda m, p, s: (s, p, m)),
         ],
-        [(t.grid[2], M, P), (*t.grid[2:0:-1], M, W)],
+        [(t.grid[2], M, P), (*t.grid[2:0:-1], M, W), (*t.grid[2:0:-1], M)],
     )(*t.arrays, g)
     moments = jnp.sum(moments, axis=(0, 1))[: len(z)]
-    Tx, T, Txx = moments[:, :E], moments[:, E], moments[:, E + 1]
-    dscale = jnp.sum(T * jnp.sum(z**2, axis=1) - 2 * jnp.sum(z * Tx, axis=1) + Txx)
-    return dscale, jnp.sum(dC, axis=0)[: C.shape[0], : C.shape[1]], 2 * scale * (T[:, None] * z - Tx)
+    Tx, T = moments[:, :E], moments[:, E, None]
+    return jnp.sum(Td) / scale, jnp.sum(dC, axis=0)[: C.shape[0], : C.shape[1]], 2 * scale * (T * z - Tx)
 
 
 def _cross_gradient_x(
