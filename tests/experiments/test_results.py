@@ -10,6 +10,7 @@ import pytest
 from tickgp.experiments.cells import Cell
 from tickgp.experiments.plan import EXPERIMENTS, cells_of
 from tickgp.experiments.results import agree, all_settings, is_done, result_path, settings_of
+from tickgp.training.config import Config
 
 ROOT = Path(__file__).parents[2]
 PLANNED = {cell.name: cell for cell in cells_of([*EXPERIMENTS], "paper")}
@@ -29,10 +30,21 @@ def test_results_from_before_runs_said_what_they_need_still_count(name):
     assert agree(said, "paper", cell)
 
 
-def test_committed_results_count():
-    committed = [path.relative_to(ROOT / "results/paper") for path in (ROOT / "results/paper").glob("*/*.json")]
-    cells = [PLANNED[str(path.with_suffix(""))] for path in committed]
-    assert [cell.name for cell in cells if not is_done(ROOT / "results", "paper", cell)] == []
+@pytest.mark.parametrize("scale", ["paper", "fast"])
+def test_committed_results_count(scale):
+    committed = [path.relative_to(ROOT / "results" / scale) for path in (ROOT / "results" / scale).glob("*/*.json")]
+    planned = {cell.name: cell for cell in cells_of([*EXPERIMENTS], scale)}
+    cells = [planned[str(path.with_suffix(""))] for path in committed]
+    assert [cell.name for cell in cells if not is_done(ROOT / "results", scale, cell)] == []
+
+
+def test_cnns_are_the_same_at_two_scales_and_trained_once(tmp_path):
+    for cell in cells_of(["table1", "depth-baselines"], "fast"):
+        shared = not isinstance(cell.settings, Config)
+        assert shared == ("bcnn" in cell.name or "ensemble" in cell.name)
+        assert (settings_of(cell) == settings_of(PLANNED[cell.name])) == shared
+        put(tmp_path, PLANNED[cell.name], all_settings("paper", PLANNED[cell.name]), "test", *cell.also_on)
+        assert is_done(tmp_path, "fast", cell) == shared
 
 
 @pytest.mark.parametrize(

@@ -3,16 +3,18 @@
 from dataclasses import replace
 from pathlib import Path
 
+import matplotlib
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, ImageDraw, ImageFont
 from rich.console import Console
 
 from tickgp.cli.tables import answers_table, comparison_table, metrics_table, strangeness_table
 from tickgp.data.dataset import load_dataset
 from tickgp.evaluation.handover import HeldOut
+from tickgp.runs import model_file
 from tickgp.runs.compare import Compared
-from tickgp.runs.model_file import load_model, save_model
+from tickgp.runs.model_file import included, load_model, save_model
 from tickgp.runs.predict import Answer, find_pictures, predict_files
 
 
@@ -145,3 +147,21 @@ def test_an_included_model_is_found_by_its_name(tmp_path, finished, monkeypatch)
     assert load_model(Path("some-digits")).class_names == load_model(finished).class_names
     with pytest.raises(ValueError, match="give that of a run, or some-digits, which comes with tickgp"):
         load_model(Path("other-digits"))
+
+
+def test_the_model_that_comes_with_the_library():
+    """It is small, and reads digits that it never saw, also printed ones; dark on light it leaves most to a person."""
+    assert included() == ["mnist-tick"]
+    trained = load_model(Path("mnist-tick"))
+    font = ImageFont.truetype(Path(matplotlib.get_data_path()) / "fonts/ttf/DejaVuSans.ttf", 26)
+    printed = np.stack([_drawn(str(digit), font) for digit in range(10)])[..., None]
+    assert trained.predict(printed).labels.tolist() == list(range(10))
+    sure = trained.predict(255 - printed).probabilities.max(axis=1) >= trained.threshold().threshold
+    assert sure.sum() < 5
+    assert sum(path.stat().st_size for path in model_file._INCLUDED.rglob("*")) < 3_000_000
+
+
+def _drawn(text, font):
+    image = Image.new("L", (28, 28))
+    ImageDraw.Draw(image).text((14, 14), text, fill=255, font=font, anchor="mm")
+    return np.asarray(image)

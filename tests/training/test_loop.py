@@ -7,7 +7,7 @@ import reference
 
 import tickgp
 from tickgp.gp.likelihoods import Bernoulli, Softmax
-from tickgp.training.loop import inverse_decay, train
+from tickgp.training.loop import inverse_decay, linear_decay, train
 
 RNG = np.random.default_rng(0)
 X = RNG.random((24, 6, 5, 1), np.float32)
@@ -72,6 +72,22 @@ def test_frozen_parameters_stay(key):
 def test_inverse_decay():
     rate = inverse_decay(0.01, 5000.0)
     assert [rate(0), rate(5000), rate(45_000)] == pytest.approx([0.01, 0.005, 0.001])
+
+
+def test_linear_decay():
+    rate = linear_decay(0.01, 200)
+    assert [rate(0), rate(50), rate(200), rate(300)] == pytest.approx([0.01, 0.0075, 0.0, 0.0])
+
+
+def test_draws_of_the_likelihood_quieten_the_estimates(key):
+    """The same model again and again: the spread of the estimates of its bound falls with the root of their number."""
+    start = tickgp.tick(X, Softmax(2), patch_size=3, num_inducing=6, key=key)
+    settings = {"steps": 60, "batch_size": 24, "learning_rate": lambda t: 0.0, "report_every": 1, "key": key}
+    one, many = (
+        np.std([event.elbo for event in train(start, X, Y, likelihood_samples=number, **settings)])
+        for number in (1, 64)
+    )
+    assert 4 < one / many < 16
 
 
 def test_regression_trains_towards_the_exact_evidence(float64, key):

@@ -147,7 +147,9 @@ def _shallow(dataset: str, model: ModelName, scale: Scale) -> Config:
     match scale:
         case "paper":
             settings = ModelConfig(name=model, num_inducing=1000, stride=stride, **places)
-            training = TrainingConfig(max_steps=100_000, report_every=1000, checkpoint_every=5000, watched_images=2000)
+            training = TrainingConfig(
+                max_steps=100_000, report_every=1000, checkpoint_every=5000, watched_images=2000, likelihood_samples=1
+            )
         case "fast":
             patches: dict[str, Any] = {} if model == "se" else {"variance": 100.0}
             settings = ModelConfig(name=model, num_inducing=1000, stride=stride, initialiser="kmeans", **patches)
@@ -166,7 +168,9 @@ def _deep(dataset: str, kernel: Kernel, depth: int, scale: Scale) -> Config:
         case "paper":
             model = ModelConfig(name=name, depth=depth, num_inducing=384, stride=1, hidden_q_mu=0.0, **places)
             decay: dict[str, Any] = {"decay": "step", "decay_factor": 4.0, "decay_steps": 50_000.0}
-            training = TrainingConfig(max_steps=300_000, report_every=5000, checkpoint_every=5000, **decay, **batch)
+            training = TrainingConfig(
+                max_steps=300_000, report_every=5000, checkpoint_every=5000, likelihood_samples=1, **decay, **batch
+            )
         case "fast":
             start: dict[str, Any] = {"hidden_variance": 0.1, "hidden_lengthscale": 2.0, "lengthscale": 4.0}
             model = ModelConfig(

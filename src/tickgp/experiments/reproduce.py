@@ -11,7 +11,7 @@ from typing import Any
 from tickgp.experiments.cells import Cell, CnnConfig, EnsembleConfig, Scale
 from tickgp.experiments.ensemble import judge_ensemble
 from tickgp.experiments.predictions import read_predictions
-from tickgp.experiments.results import agree, all_settings, is_done, needed, write_result
+from tickgp.experiments.results import agree, all_settings, home, is_done, needed, write_result
 from tickgp.experiments.run_cnn import judge_cnn, train_cnn_cell
 from tickgp.experiments.run_gp import judge_gp, train_gp
 from tickgp.runs import model_file
@@ -31,7 +31,7 @@ class Places:
 
     def folder(self, scale: Scale, name: str) -> Path:
         """The folder of one run."""
-        return self.work / scale / name
+        return self.work / home(scale, name) / name
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ def _judge(cell: Cell, scale: Scale, places: Places) -> dict[str, Any]:
     folder = places.folder(scale, cell.name)
     match cell.settings:
         case EnsembleConfig():
-            return judge_ensemble(cell, folder, places.work / scale, places.data_dir)
+            return judge_ensemble(cell, folder, places.work / home(scale, cell.name), places.data_dir)
         case CnnConfig():
             return judge_cnn(cell, folder, places.data_dir)
         case Config():

@@ -17,12 +17,20 @@ from tickgp.evaluation.metrics import bootstrap, evaluate
 from tickgp.experiments.cells import Cell, EnsembleConfig, Scale
 from tickgp.experiments.plan import EXPERIMENTS, cells_of
 from tickgp.runs.folder import machine, write_json
+from tickgp.training.config import Config
 
 LONGEST_CURVE = 200
 
 
+def home(scale: Scale, name: str) -> Scale:
+    """The scale that a run is kept under: CNNs are the same at `fast` as at the paper's, and are trained once."""
+    if scale == "fast" and not isinstance(_planned(scale)[name].settings, Config):
+        return "paper"
+    return scale
+
+
 def result_path(results: Path, scale: Scale, name: str) -> Path:
-    return results / scale / f"{name}.json"
+    return results / home(scale, name) / f"{name}.json"
 
 
 def read_result(results: Path, scale: Scale, name: str) -> dict[str, Any] | None:
@@ -64,7 +72,7 @@ def write_result(results: Path, scale: Scale, cell: Cell, content: dict[str, Any
     """The result file of a run: what it is, how it was made, and `content`."""
     head = {
         "run": cell.name,
-        "scale": scale,
+        "scale": home(scale, cell.name),
         "settings": all_settings(scale, cell),
         "seed": cell.settings.seed,
         "machine": {**machine(jax.devices()[0].device_kind), "cpu": _cpu(), "cores": os.cpu_count()},

@@ -11,7 +11,7 @@ import numpy as np
 from tickgp.experiments import paper_numbers as paper
 from tickgp.experiments.cells import DROPOUT_RATES, SAMPLES, Scale, growing_cnn
 from tickgp.experiments.plan import EXPERIMENTS, cells_of
-from tickgp.experiments.results import is_done, read_result
+from tickgp.experiments.results import home, is_done, read_result
 
 METRICS = {
     "top1_error": "top-1 error (%)",
@@ -40,7 +40,7 @@ class Book:
         if name not in self._read:
             done = is_done(self.results, self.scale, self.cells[name])
             result = read_result(self.results, self.scale, name) if done else None
-            self._read[name] = result if result is not None and result["scale"] == self.scale else None
+            self._read[name] = result if result is not None and result["scale"] == home(self.scale, name) else None
         return self._read[name]
 
     def gp(self, name: str, *, on: str = "test", samples: int = 100) -> Scores:
