@@ -54,7 +54,8 @@ class Ours:
             *self._data,
             steps=_FOREVER,
             batch_size=self._row.B,
-            likelihood_samples=1,  # as the peers
+            natural_gradients=False,  # as the peers
+            likelihood_samples=1,
             report_every=steps,
             key=jax.random.key(1),
         )

@@ -54,6 +54,13 @@ def test_the_inverse_by_substitution(M, float64):
     np.testing.assert_allclose(linalg.inverse_lower(jnp.asarray(L)), np.linalg.inv(L), rtol=1e-8, atol=1e-9)
 
 
+@pytest.mark.parametrize("machine", ["cpu", "gpu"])
+def test_dividing_from_the_right(machine, float64, monkeypatch):
+    monkeypatch.setattr(linalg, "platform", lambda: machine)
+    L, B = np.linalg.cholesky(covariance(40, (2,))), np.random.default_rng(1).normal(size=(2, 3, 40))
+    np.testing.assert_allclose(linalg.over_lower(jnp.asarray(B), jnp.asarray(L)), B @ np.linalg.inv(L), rtol=1e-8)
+
+
 def test_single_precision_is_as_good_as_substitution():
     """On an ill-conditioned covariance: errors of L⁻¹B by products, and of solving, against double precision."""
     t = np.linspace(0, 1, 60)

@@ -35,7 +35,6 @@ def test_the_stride_of_earlier_runs_is_allowed(name):
     ("kind", "settings", "words"),
     [
         (TrainingConfig, {"max_steps": 0}, "max-steps 0 was given; it must be above 0"),
-        (TrainingConfig, {"natural_gradients": 2.0}, "natural-gradients 2.0 was given"),
         (TrainingConfig, {"patience": 10}, "at least the 100 steps of report-every"),
         (DataConfig, {"validation_share": 1.0}, "validation-share 1.0 was given"),
         (Config, {"max_error": 0.0}, "max-error 0.0 was given"),

@@ -107,7 +107,7 @@ class TickClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         image_shape: Any = None,
         max_steps: Any = 1500,
         batch_size: Any = 128,
-        learning_rate: Any = 0.01,
+        learning_rate: Any = 0.03,
         patience: Any = 200,
         validation_share: Any = 0.0,
         max_error: Any = 0.01,

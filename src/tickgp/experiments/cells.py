@@ -148,12 +148,17 @@ def _shallow(dataset: str, model: ModelName, scale: Scale) -> Config:
         case "paper":
             settings = ModelConfig(name=model, num_inducing=1000, stride=stride, **places)
             training = TrainingConfig(
-                max_steps=100_000, report_every=1000, checkpoint_every=5000, watched_images=2000, likelihood_samples=1
+                max_steps=100_000,
+                report_every=1000,
+                checkpoint_every=5000,
+                watched_images=2000,
+                decay="inverse",
+                **_PLAIN,
             )
         case "fast":
             patches: dict[str, Any] = {} if model == "se" else {"variance": 100.0}
             settings = ModelConfig(name=model, num_inducing=1000, stride=stride, initialiser="kmeans", **patches)
-            training = TrainingConfig(report_every=1000, checkpoint_every=5000, watched_images=2000, **_TO_ZERO)
+            training = TrainingConfig(report_every=1000, checkpoint_every=5000, watched_images=2000, **_SHORTER)
         case "smoke":
             settings = ModelConfig(name=model, num_inducing=20, variance=100.0, stride=stride, **places)
             training = _SMOKE
@@ -169,7 +174,7 @@ def _deep(dataset: str, kernel: Kernel, depth: int, scale: Scale) -> Config:
             model = ModelConfig(name=name, depth=depth, num_inducing=384, stride=1, hidden_q_mu=0.0, **places)
             decay: dict[str, Any] = {"decay": "step", "decay_factor": 4.0, "decay_steps": 50_000.0}
             training = TrainingConfig(
-                max_steps=300_000, report_every=5000, checkpoint_every=5000, likelihood_samples=1, **decay, **batch
+                max_steps=300_000, report_every=5000, checkpoint_every=5000, **_PLAIN, **decay, **batch
             )
         case "fast":
             start: dict[str, Any] = {"hidden_variance": 0.1, "hidden_lengthscale": 2.0, "lengthscale": 4.0}
@@ -182,7 +187,7 @@ def _deep(dataset: str, kernel: Kernel, depth: int, scale: Scale) -> Config:
                 sampling="correlated",
                 **(start if depth > 1 else {}),
             )
-            training = TrainingConfig(report_every=2000, checkpoint_every=2000, **_TO_ZERO, **batch)
+            training = TrainingConfig(report_every=2000, checkpoint_every=2000, **_SHORTER, **batch)
         case "smoke":
             sizes: dict[str, Any] = {
                 "num_inducing": 20,
@@ -209,7 +214,9 @@ def _data(dataset: str, scale: Scale) -> DataConfig:
     return DataConfig(dataset=dataset)
 
 
-_TO_ZERO: dict[str, Any] = {"max_steps": 60_000, "decay": "linear"}
+_PLAIN: dict[str, Any] = {"learning_rate": 0.01, "natural_gradients": False, "likelihood_samples": 1}
+"""Adam for all, and one draw: how the paper's models are trained here."""
+_SHORTER: dict[str, Any] = {"max_steps": 60_000, "learning_rate": 0.01, "natural_gradients": False}
 _SMOKE = TrainingConfig(
     max_steps=200, batch_size=32, learning_rate=0.05, report_every=20, checkpoint_every=100, watched_images=100
 )

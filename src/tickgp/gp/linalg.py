@@ -69,6 +69,13 @@ def inverse_lower(L: Float[Array, "*stack M M"]) -> Float[Array, "*stack M M"]:
     return _inverse_by_blocks(L)
 
 
+def over_lower(B: Float[Array, "*stack N M"], L: Float[Array, "*stack M M"]) -> Float[Array, "*stack N M"]:
+    """BL⁻¹ with a lower-triangular L: like `inverse_lower`, by substitution on a CPU."""
+    if platform() == "cpu":
+        return jax.lax.linalg.triangular_solve(L, B, left_side=False, lower=True)
+    return matmul(B, inverse_lower(L))
+
+
 def _inverse_by_blocks(L: Float[Array, "*stack M M"]) -> Float[Array, "*stack M M"]:
     M, size = L.shape[-1], _BLOCK
     while size < M:

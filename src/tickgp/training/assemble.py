@@ -90,12 +90,12 @@ def schedule(config: TrainingConfig) -> Callable[[int], float]:
     """The learning rate as a function of the step."""
     rate, steps, factor = config.learning_rate, config.decay_steps, config.decay_factor
     match config.decay:
+        case "linear":
+            return linear_decay(rate, config.max_steps)
         case "inverse":
             return inverse_decay(rate, steps)
         case "step":
             return lambda t: rate / factor ** math.floor(t / steps)
-        case "linear":
-            return linear_decay(rate, config.max_steps)
         case "constant":
             return lambda t: rate
 

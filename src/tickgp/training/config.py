@@ -151,17 +151,18 @@ class TrainingConfig:
     """Stop, with a checkpoint, after this time."""
     batch_size: int = 128
     """Images for each step."""
-    learning_rate: float = 0.01
-    """Learning rate at the start."""
-    decay: Literal["inverse", "step", "linear", "constant"] = "inverse"
-    """How the learning rate falls: divided by 1 + t / decay-steps, by decay-factor every decay-steps, or straight to 0
-    at the last step."""
+    learning_rate: float = 0.03
+    """Learning rate at the start. The paper: 0.01."""
+    decay: Literal["linear", "inverse", "step", "constant"] = "linear"
+    """How the learning rate falls: straight to 0 at the last step, divided by 1 + t / decay-steps (the paper's single
+    layers), or by decay-factor every decay-steps (its deep models)."""
     decay_steps: float = 5000.0
-    """See decay. The paper's deep models: 50000, with decay step."""
+    """See decay. The paper's deep models: 50000."""
     decay_factor: float = 4.0
     """See decay."""
-    natural_gradients: float | None = None
-    """Train q(u) by natural gradients with steps of this size, such as 0.1, and only the rest by Adam."""
+    natural_gradients: bool = True
+    """Train the last layer's q(u), unless it is mean-field, by natural gradients with steps of the size of the learning
+    rate; Adam trains the rest."""
     start_from: Path | None = None
     """Start from the trained model of this run: one of the same shape, or a deep one with a layer less."""
     patience: int | None = None
@@ -191,8 +192,6 @@ class TrainingConfig:
             watched_images=self.watched_images,
             checkpoint_every=self.checkpoint_every,
         )
-        if self.natural_gradients is not None and not 0 < self.natural_gradients <= 1:
-            raise UsageError(f"natural-gradients {self.natural_gradients} was given; it must be above 0 and at most 1")
         if self.patience is not None and self.patience < self.report_every:
             raise UsageError(
                 f"patience {self.patience} was given; it must be at least the {self.report_every} steps of report-every"

@@ -26,8 +26,6 @@ from tickgp.training.failures import all_finite, check_failures, raised_jitter
 
 _ADAM = optax.scale_by_adam()
 
-Rate = Float[Array, ""] | float
-
 
 class State(eqx.Module):
     """All that a step changes: from it, training goes on as if it had never stopped."""
@@ -74,7 +72,7 @@ def train(
     steps: int,
     batch_size: int = 128,
     learning_rate: Callable[[int], float] | float | None = None,
-    natural_gradients: float | None = None,
+    natural_gradients: bool = True,
     num_samples: int = 1,
     likelihood_samples: int = 16,
     report_every: int = 100,
@@ -84,15 +82,13 @@ def train(
     """Maximise the ELBO by Adam, and say every `report_every` steps and at the end where it stands.
 
     start: a model, or the state in which training stopped; it goes on to `steps` in all. learning_rate: a number, or a
-    function of the step; `inverse_decay()` if None. natural_gradients: train q(u) of every layer by natural gradients
-    with steps of this size, such as 0.1, and only the rest by Adam. num_samples: draws of the hidden layers for each
-    step. likelihood_samples: draws of the last layer for each of those, which cost next to nothing. stop: asked after
-    each step whether to end early. In an epoch no image is seen twice. A step without a finite gradient is not applied
-    (see `training.failures`).
+    function of the step; from 0.03 straight to 0 if None. natural_gradients: the last layer's q(u) is trained by
+    natural gradients, with steps of the size of the learning rate, if its covariance is full; otherwise Adam trains it
+    as all the rest. num_samples: draws of the hidden layers for each step. likelihood_samples: draws of the last layer
+    for each of those, which cost next to nothing. stop: asked after each step whether to end early. In an epoch no
+    image is seen twice. A step without a finite gradient is not applied (see `training.failures`).
     """
     state = start if isinstance(start, State) else initial_state(start)
-    if natural_gradients is not None:
-        _check_natural(state.model, natural_gradients)
     images = check_inputs(images)
     labels = state.model.likelihood.check(labels, len(images))
     samples = {"num_samples": num_samples, "likelihood_samples": likelihood_samples}
@@ -100,10 +96,10 @@ def train(
         if number < 1:
             raise ValueError(f"{name} {number} was given; it must be at least 1")
     x, y = jnp.asarray(images), jnp.asarray(labels)
-    batch_size, rate = min(batch_size, len(x)), _rate(learning_rate)
+    batch_size, rate = min(batch_size, len(x)), _rate(learning_rate, steps)
     key_order, key_step = jax.random.split(key)
     leaves, structure = jax.tree.flatten(state)
-    step, lapack = _compiled_step(structure, batch_size, **samples), _lapack()
+    step, lapack = _compiled_step(structure, batch_size, natural_gradients, **samples), _lapack()
     i, order, seconds, ending = int(state.step), None, 0.0, False
     while i < steps and not ending:
         began = time.monotonic()
@@ -113,7 +109,7 @@ def train(
                 epoch, place = divmod(i, len(x) // batch_size)
                 if order is None or place == 0:
                     order = _shuffle(jax.random.fold_in(key_order, epoch), len(x))
-                leaves = step(leaves, x, y, order, (rate(i), natural_gradients), key_step)
+                leaves = step(leaves, x, y, order, rate(i), key_step)
                 i += 1
                 ending = i == steps or stop()
                 reporting = ending or i % report_every == 0
@@ -143,9 +139,9 @@ def initial_state(model: DeepGP) -> State:
     return State(model, _ADAM.init(eqx.filter(model, trainable(model))), zero(), zero(), jnp.zeros(2))
 
 
-def _rate(learning_rate: Callable[[int], float] | float | None) -> Callable[[int], float]:
+def _rate(learning_rate: Callable[[int], float] | float | None, steps: int) -> Callable[[int], float]:
     if learning_rate is None:
-        return inverse_decay()
+        return linear_decay(0.03, steps)
     return learning_rate if callable(learning_rate) else lambda t: learning_rate
 
 
@@ -156,25 +152,8 @@ def _lapack() -> ThreadpoolController:
     return ThreadpoolController()
 
 
-def _distributions(model: DeepGP) -> list[Any]:
-    """q(u) of each layer."""
-    return [layer.gp.q for layer in model.layers]
-
-
-def _natural_steps(model: DeepGP, gradient: DeepGP, size: Rate) -> list[Any]:
-    """q(u) of each layer a natural step further down the loss; a frozen one as it is."""
-    ascent = jax.tree.map(jnp.negative, gradient)
-    pairs = zip(_distributions(model), _distributions(ascent), strict=True)
-    return [natural_step(q, up, size) if jax.tree.leaves(q) else q for q, up in pairs]
-
-
-def _check_natural(model: DeepGP, size: float) -> None:
-    if not 0 < size <= 1:
-        raise ValueError(f"natural gradients with steps of {size} were asked for; give a size above 0 and at most 1")
-    if not all(isinstance(q, FullRank) for q in _distributions(model)):
-        raise ValueError(
-            "natural gradients need a full covariance of q(u), and this model is mean-field: leave one out"
-        )
+def _last_q(model: DeepGP) -> Any:
+    return model.layers[-1].gp.q
 
 
 @functools.partial(jax.jit, static_argnames="num")
@@ -183,12 +162,14 @@ def _shuffle(key: PRNGKeyArray, num: int) -> Int[Array, " num"]:
 
 
 @functools.lru_cache(maxsize=32)
-def _compiled_step(structure: jax.tree_util.PyTreeDef, batch_size: int, **samples: int) -> Callable[..., list[Array]]:
+def _compiled_step(
+    structure: jax.tree_util.PyTreeDef, batch_size: int, natural: bool, **samples: int
+) -> Callable[..., list[Array]]:
     """`_step` from the arrays of a state to those of the next. Taking a state apart costs as much as small steps do."""
 
     def step(leaves: list[Array], *inputs: Any) -> list[Array]:
         state = jax.tree.unflatten(structure, leaves)
-        return jax.tree.leaves(_step(state, *inputs, batch_size=batch_size, samples=samples))
+        return jax.tree.leaves(_step(state, *inputs, batch_size=batch_size, natural=natural, samples=samples))
 
     return jit(step, donate_argnums=0)
 
@@ -198,13 +179,14 @@ def _step(
     images: Shaped[Array, "N ..."],
     labels: Shaped[Array, "N ..."],
     order: Int[Array, " N"],
-    rates: tuple[Rate, Rate | None],
+    learning_rate: Float[Array, ""] | float,
     key: PRNGKeyArray,
     *,
     batch_size: int,
+    natural: bool,
     samples: dict[str, int],
 ) -> State:
-    """One step on the next batch of `order`: Adam's, and of q(u) a natural one if there is a rate for it."""
+    """One step on the next batch of `order`: Adam's, and of the last q(u) a natural one if it is to be `natural`."""
     first = state.step % (len(order) // batch_size) * batch_size
     batch = jax.lax.dynamic_slice_in_dim(order, first, batch_size)
     parameters, constants = eqx.partition(state.model, trainable(state.model))
@@ -214,15 +196,15 @@ def _step(
         step_key = jax.random.fold_in(key, state.step)
         return -elbo(model, images[batch], labels[batch], len(images), key=step_key, **samples)
 
-    learning_rate, natural = rates
     value, gradient = jax.value_and_grad(loss)(parameters)
     direction, adam = _ADAM.update(gradient, state.adam)
     moved = jax.tree.map(lambda p, d: p - learning_rate * d, parameters, direction)
-    if natural is not None:
-        moved = eqx.tree_at(_distributions, moved, _natural_steps(parameters, gradient, natural))
-    # Also what Adam squares must be finite; of natural steps, what they lead to.
-    squares = jax.tree.map(jnp.square, gradient)
-    finite = all_finite(value, squares, [] if natural is None else _distributions(moved))
+    q, led_to = _last_q(parameters), None
+    if natural and isinstance(q, FullRank) and jax.tree.leaves(q):  # a frozen one has none
+        led_to = natural_step(q, jax.tree.map(jnp.negative, _last_q(gradient)), jnp.minimum(learning_rate, 1))
+        moved = eqx.tree_at(_last_q, moved, led_to)
+    # Also what Adam squares must be finite; of a natural step, what it leads to.
+    finite = all_finite(value, jax.tree.map(jnp.square, gradient), led_to)
     parameters, adam = jax.tree.map(
         lambda new, old: jnp.where(finite, new, old), (moved, adam), (parameters, state.adam)
     )
