@@ -145,7 +145,7 @@ class ModelConfig:
 class TrainingConfig:
     """The training."""
 
-    max_steps: int = 3000
+    max_steps: int = 2000
     """Steps of Adam."""
     max_seconds: float | None = None
     """Stop, with a checkpoint, after this time."""
