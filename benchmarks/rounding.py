@@ -14,7 +14,7 @@ import jax
 from tickgp.data.dataset import load_dataset
 from tickgp.gp import builders
 from tickgp.gp.likelihoods import Softmax
-from tickgp.training.loop import train
+from tickgp.training.loop import inverse_decay, train
 
 
 def answer(spec: dict[str, Any]) -> dict[str, dict[str, list[float]]]:
@@ -35,6 +35,9 @@ def answer(spec: dict[str, Any]) -> dict[str, dict[str, list[float]]]:
                     *(model, images, labels),
                     steps=spec["steps"],
                     batch_size=spec["B"],
+                    learning_rate=inverse_decay(),
+                    natural_gradients=False,
+                    likelihood_samples=1,
                     report_every=max(1, spec["steps"] // 5),
                     key=jax.random.key(1),
                 )

@@ -35,7 +35,7 @@ def build(row: Row, images: np.ndarray) -> DeepGP:
 
 
 class Ours:
-    """Training as a user runs it: one report for each block of steps."""
+    """Training by `train`, one report for each block of steps; by Adam and with one draw, as the peers."""
 
     def __init__(self, row: Row, device: Device, images: np.ndarray, labels: np.ndarray):
         self.versions = {"tickgp": tickgp.__version__, "jax": jax.__version__, "jaxlib": version("jaxlib")}
@@ -54,7 +54,7 @@ class Ours:
             *self._data,
             steps=_FOREVER,
             batch_size=self._row.B,
-            natural_gradients=False,  # as the peers
+            natural_gradients=False,
             likelihood_samples=1,
             report_every=steps,
             key=jax.random.key(1),

@@ -9,6 +9,7 @@ import pytest
 
 from tickgp.experiments.cells import Cell
 from tickgp.experiments.plan import EXPERIMENTS, cells_of
+from tickgp.experiments.reproduce import Places
 from tickgp.experiments.results import agree, all_settings, is_done, result_path, settings_of
 from tickgp.training.config import Config
 
@@ -33,6 +34,7 @@ def test_results_from_before_runs_said_what_they_need_still_count(name):
 @pytest.mark.parametrize("scale", ["paper", "fast"])
 def test_committed_results_count(scale):
     committed = [path.relative_to(ROOT / "results" / scale) for path in (ROOT / "results" / scale).glob("*/*.json")]
+    assert committed
     planned = {cell.name: cell for cell in cells_of([*EXPERIMENTS], scale)}
     cells = [planned[str(path.with_suffix(""))] for path in committed]
     assert [cell.name for cell in cells if not is_done(ROOT / "results", scale, cell)] == []
@@ -45,6 +47,14 @@ def test_cnns_are_the_same_at_two_scales_and_trained_once(tmp_path):
         assert (settings_of(cell) == settings_of(PLANNED[cell.name])) == shared
         put(tmp_path, PLANNED[cell.name], all_settings("paper", PLANNED[cell.name]), "test", *cell.also_on)
         assert is_done(tmp_path, "fast", cell) == shared
+        folder = Places(tmp_path, tmp_path, None).folder("fast", cell.name)
+        assert folder == tmp_path / ("paper" if shared else "fast") / cell.name
+
+
+def test_the_papers_gps_are_trained_as_in_the_paper():
+    trained = [cell.settings.training for cell in PLANNED.values() if isinstance(cell.settings, Config)]
+    assert {(each.natural_gradients, each.likelihood_samples) for each in trained} == {(False, 1)}
+    assert {each.learning_rate for each in trained} == {0.01, 0.001}  # the last: further training of a trained model
 
 
 @pytest.mark.parametrize(

@@ -126,6 +126,8 @@ def test_no_gradient_however_wrong_makes_the_covariance_indefinite(size):
     after = step(q, gradient, size)
     assert np.isfinite(after.q_mu.value).all()
     assert relative_precisions(q, after).min() > 0
+    diagonals = [np.diagonal(p.q_sqrt.value, axis1=1, axis2=2) for p in (q, after)]
+    assert (diagonals[1] / diagonals[0]).max() == pytest.approx(2)  # where A is far below what can be
 
 
 def relative_precisions(before, after):

@@ -12,6 +12,7 @@ from rich.console import Console
 from tickgp.cli.tables import answers_table, comparison_table, metrics_table, strangeness_table
 from tickgp.data.dataset import load_dataset
 from tickgp.evaluation.handover import HeldOut
+from tickgp.experiments.cells import pretrained
 from tickgp.runs import model_file
 from tickgp.runs.compare import Compared
 from tickgp.runs.model_file import included, load_model, save_model
@@ -150,9 +151,10 @@ def test_an_included_model_is_found_by_its_name(tmp_path, finished, monkeypatch)
 
 
 def test_the_model_that_comes_with_the_library():
-    """It is small, and reads digits that it never saw, also printed ones; dark on light it leaves most to a person."""
+    """It is small, and reads even printed digits; dark on light it leaves most to a person."""
     assert included() == ["mnist-tick"]
     trained = load_model(Path("mnist-tick"))
+    assert trained.config == pretrained("fast").settings
     font = ImageFont.truetype(Path(matplotlib.get_data_path()) / "fonts/ttf/DejaVuSans.ttf", 26)
     printed = np.stack([_drawn(str(digit), font) for digit in range(10)])[..., None]
     assert trained.predict(printed).labels.tolist() == list(range(10))

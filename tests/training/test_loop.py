@@ -173,6 +173,15 @@ def test_natural_gradients_reach_the_optimum_of_a_regression(float64, key):
     np.testing.assert_allclose(near.q_sqrt.raw, 0, atol=1e-8)
 
 
+@pytest.mark.parametrize("where", [lambda q: q.q_mu, lambda q: q.q_sqrt, lambda q: q])
+def test_what_is_frozen_of_q_stays(where, key):
+    start = tickgp.freeze(model(), lambda m: where(m.layers[0].gp.q))
+    end = tickgp.fit(start, X, Y, steps=3, batch_size=8, key=key)
+    for a, b in zip(leaves(where(start.layers[0].gp.q)), leaves(where(end.layers[0].gp.q)), strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert not eqx.tree_equal(start.layers[0].gp.kernel, end.layers[0].gp.kernel)
+
+
 @pytest.mark.parametrize("mean_field", [False, True])
 def test_natural_gradients_are_for_the_last_full_q(mean_field, key):
     """The rest moves as without them: a mean-field q, hidden layers, kernels."""

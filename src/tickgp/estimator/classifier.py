@@ -60,7 +60,7 @@ class TickClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     image_shape : (height, width), (height, width, channels) or None
         What the rows of X are, if they are images laid flat.
     max_steps, batch_size, learning_rate
-        Steps of Adam, images for each, and how far they go at the start.
+        Steps of training, images for each, and how far they go at the start; at the last step that has fallen to 0.
     patience : int or None
         Stop early when the mean ELBO of this many steps, at least 100, is no better than that of as many before.
     validation_share : float
@@ -252,6 +252,9 @@ class TickClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             steps=settings.max_steps,
             batch_size=settings.batch_size,
             learning_rate=schedule(settings),
+            natural_gradients=settings.natural_gradients,
+            num_samples=settings.num_samples,
+            likelihood_samples=settings.likelihood_samples,
             report_every=REPORT_EVERY,
             key=training_key,
         ):

@@ -106,7 +106,9 @@ def switched(kernel: Kernel, sampling: Literal["marginal", "full", "correlated"]
     """The trained two-layer model, trained on with another way to draw its hidden layer."""
     config = _deep("mnist", kernel, 2, scale)
     steps = {"paper": 5000, "fast": 2000, "smoke": 20}[scale]
-    training = replace(config.training, max_steps=steps, learning_rate=0.001, report_every=max(steps // 10, 1))
+    training = replace(
+        config.training, max_steps=steps, learning_rate=0.001, decay="constant", report_every=max(steps // 10, 1)
+    )
     config = replace(config, model=replace(config.model, sampling=sampling), training=training)
     return Cell(f"mnist/deep-{kernel}-2-{sampling}", config, start_from=f"mnist/deep-{kernel}-2")
 
@@ -217,6 +219,7 @@ def _data(dataset: str, scale: Scale) -> DataConfig:
 _PLAIN: dict[str, Any] = {"learning_rate": 0.01, "natural_gradients": False, "likelihood_samples": 1}
 """Adam for all, and one draw: how the paper's models are trained here."""
 _SHORTER: dict[str, Any] = {"max_steps": 60_000, "learning_rate": 0.01, "natural_gradients": False}
+"""Fewer steps to a rate of 0; also by Adam for all."""
 _SMOKE = TrainingConfig(
     max_steps=200, batch_size=32, learning_rate=0.05, report_every=20, checkpoint_every=100, watched_images=100
 )

@@ -24,7 +24,8 @@ LONGEST_CURVE = 200
 
 def home(scale: Scale, name: str) -> Scale:
     """The scale that a run is kept under: CNNs are the same at `fast` as at the paper's, and are trained once."""
-    if scale == "fast" and not isinstance(_planned(scale)[name].settings, Config):
+    cell = _planned(scale).get(name)
+    if scale == "fast" and cell is not None and not isinstance(cell.settings, Config):
         return "paper"
     return scale
 

@@ -146,7 +146,7 @@ class TrainingConfig:
     """The training."""
 
     max_steps: int = 2000
-    """Steps of Adam."""
+    """Steps of training; see decay."""
     max_seconds: float | None = None
     """Stop, with a checkpoint, after this time."""
     batch_size: int = 128
@@ -155,14 +155,14 @@ class TrainingConfig:
     """Learning rate at the start. The paper: 0.01."""
     decay: Literal["linear", "inverse", "step", "constant"] = "linear"
     """How the learning rate falls: straight to 0 at the last step, divided by 1 + t / decay-steps (the paper's single
-    layers), or by decay-factor every decay-steps (its deep models)."""
+    layers), by decay-factor every decay-steps (its deep models), or not at all."""
     decay_steps: float = 5000.0
     """See decay. The paper's deep models: 50000."""
     decay_factor: float = 4.0
     """See decay."""
     natural_gradients: bool = True
     """Train the last layer's q(u), unless it is mean-field, by natural gradients with steps of the size of the learning
-    rate; Adam trains the rest."""
+    rate, at most 1; Adam trains the rest."""
     start_from: Path | None = None
     """Start from the trained model of this run: one of the same shape, or a deep one with a layer less."""
     patience: int | None = None
