@@ -21,7 +21,7 @@ open, and what is done here: [docs/experiments.md](docs/experiments.md).
 """
 SCALES: dict[Scale, str] = {
     "paper": "## The paper's settings",
-    "fast": "## Settings that get there sooner (`--scale fast`)",
+    "fast": "## Our settings (`--scale fast`)",
     "smoke": "## Smoke runs (`--scale smoke`): tiny models on a few images, only to show that every command works",
 }
 SAMPLED = """The model of two layers before, and after further training with each way to draw its hidden layer: every
