@@ -182,13 +182,14 @@ def test_what_is_frozen_of_q_stays(where, key):
     assert not eqx.tree_equal(start.layers[0].gp.kernel, end.layers[0].gp.kernel)
 
 
-@pytest.mark.parametrize("mean_field", [False, True])
-def test_natural_gradients_are_for_the_last_full_q(mean_field, key):
-    """The rest moves as without them: a mean-field q, hidden layers, kernels."""
-    start = tickgp.deep_tick(X, Bernoulli(), depth=2, patch_size=3, num_inducing=6, mean_field=mean_field, key=key)
-    natural, plain = (tickgp.fit(start, X, Y, steps=1, natural_gradients=on, key=key) for on in (True, False))
+def test_natural_gradients_are_for_the_last_full_q(key):
+    """The rest moves as without them: hidden layers, kernels, patches, and a mean-field q."""
+    deep = tickgp.deep_tick(X, Bernoulli(), depth=2, patch_size=3, num_inducing=6, key=key)
+    diagonal = tickgp.conv(X, Bernoulli(), patch_size=3, num_inducing=6, mean_field=True, key=key)
     last = lambda model: model.layers[-1].gp.q
-    same = [np.array_equal(a, b) for a, b in zip(leaves(last(natural)), leaves(last(plain)), strict=True)]
-    assert same == [mean_field, mean_field]
-    for a, b in zip(leaves(eqx.tree_at(last, natural, None)), leaves(eqx.tree_at(last, plain, None)), strict=True):
-        np.testing.assert_array_equal(a, b)
+    for start, expected in ((deep, False), (diagonal, True)):
+        natural, plain = (tickgp.fit(start, X, Y, steps=1, natural_gradients=on, key=key) for on in (True, False))
+        same = [np.array_equal(a, b) for a, b in zip(leaves(last(natural)), leaves(last(plain)), strict=True)]
+        assert same == [expected, expected]
+        for a, b in zip(leaves(eqx.tree_at(last, natural, None)), leaves(eqx.tree_at(last, plain, None)), strict=True):
+            np.testing.assert_array_equal(a, b)

@@ -42,7 +42,7 @@ def reproduce(
     /,
     scale: Annotated[
         Literal["paper", "fast", "smoke"],
-        arg(help="The paper's settings, settings that get there sooner, or tiny runs that show that it works."),
+        arg(help="The paper's settings, ours, or tiny runs that show that it works."),
     ] = "paper",
     only: Annotated[tuple[str, ...], arg(metavar="RUN", help="Only these runs, such as mnist/tick.")] = (),
     max_seconds: Annotated[float | None, arg(help="Stop, to be continued, after this time.")] = None,
