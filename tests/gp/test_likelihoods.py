@@ -64,6 +64,31 @@ def test_softmax_without_variance_is_the_log_probability(float64, key):
     np.testing.assert_allclose(value, expected, rtol=1e-12)
 
 
+@pytest.mark.parametrize("mixing", [None, [[1.0, 0.5], [-0.8, 0.3]]])
+def test_softmax_gradients_are_those_of_the_integral(float64, mixing):
+    """With two classes log p is log σ of the difference of the outputs, a Gaussian; a label of each class."""
+    mean, variance, labels = jnp.asarray(MEAN[:2, :2]), jnp.asarray(VARIANCE[:2, :2]), jnp.asarray([0, 1])
+    W = jnp.eye(2) if mixing is None else jnp.asarray(mixing)
+    grid = jnp.linspace(-8, 8, 2001)
+    weights = jnp.exp(-(grid**2) / 2) / jnp.sum(jnp.exp(-(grid**2) / 2))
+
+    def integral(mean, variance, W):
+        w = (W[1] - W[0]) * jnp.where(labels == 1, 1, -1)[:, None]
+        d = jnp.sum(w * mean, axis=1)[:, None] + jnp.sqrt(jnp.sum(w**2 * variance, axis=1))[:, None] * grid
+        return jnp.sum(jax.nn.log_sigmoid(d) @ weights)
+
+    def estimate(mean, variance, W, key):
+        f = outputs(mean, variance, None if mixing is None else W)
+        return jnp.sum(Softmax(2).expected_log_prob(f, labels, key=key))
+
+    expected = jax.grad(integral, argnums=(0, 1, 2))(mean, variance, W)
+    one = jax.grad(estimate, argnums=(0, 1, 2))
+    draws = jax.jit(jax.vmap(lambda key: one(mean, variance, W, key)))(jax.random.split(jax.random.key(3), 20_000))
+    for wanted, found in list(zip(expected, draws, strict=True))[: 2 if mixing is None else 3]:
+        np.testing.assert_array_less(np.abs(found.mean(axis=0) - wanted), 4 * found.std(axis=0) / np.sqrt(len(found)))
+    assert draws[1].max() < 0  # not only on average: natural gradients need it
+
+
 def test_mixed_outputs_are_sampled_with_their_covariance():
     W, variance = np.array([[1.0, 0.5], [-0.8, 0.3], [0.0, 1.2]]), np.array([[1.5, 0.4]])
     f = outputs([[0.2, -0.7]], variance, W)

@@ -6,7 +6,7 @@ import numpy as np
 import problems
 import pytest
 
-from tickgp.gp.likelihoods import Bernoulli, Gaussian
+from tickgp.gp.likelihoods import Bernoulli, Gaussian, Softmax
 from tickgp.gp.natural import natural_step
 from tickgp.gp.objective import elbo
 
@@ -18,9 +18,9 @@ each_prior = pytest.mark.parametrize("prior", PRIORS)
 
 
 @eqx.filter_jit
-def bound_and_gradient(q, model, x, y, key):
+def bound_and_gradient(q, model, x, y, key, num_data=None):
     """The ELBO as a function of q alone, and its gradient."""
-    bound = lambda q: elbo(eqx.tree_at(lambda m: m.layers[0].gp.q, model, q), x, y, len(x), key=key)
+    bound = lambda q: elbo(eqx.tree_at(lambda m: m.layers[0].gp.q, model, q), x, y, num_data or len(x), key=key)
     return eqx.filter_value_and_grad(bound)(q)
 
 
@@ -109,11 +109,13 @@ def test_small_steps_climb_the_bound_of_a_classifier(key):
 
 
 @pytest.mark.parametrize("size", [0.1, 0.9])
-def test_precision_falls_little_where_the_likelihood_is_log_concave(size, key):
+@pytest.mark.parametrize("likelihood", [Bernoulli(), Softmax(2)])
+def test_precision_falls_little_where_the_likelihood_is_log_concave(likelihood, size, key):
+    """Also if it is estimated from a single draw, of few images for many."""
     x = problems.images(8)
-    q = problems.full_rank(*problems.random_q(1, signs=True))
-    model = problems.single_layer(problems.convolutional(x[:1]), q, Bernoulli())
-    gradient = bound_and_gradient(q, model, jnp.asarray(x), jnp.asarray([0, 1, 1, 0, 1, 0, 0, 1]), key)[1]
+    q = problems.full_rank(*problems.random_q(likelihood.num_outputs, signs=True))
+    model = problems.single_layer(problems.convolutional(x[:1]), q, likelihood)
+    gradient = bound_and_gradient(q, model, jnp.asarray(x), jnp.asarray([0, 1, 1, 0, 1, 0, 0, 1]), key, 10_000)[1]
     assert relative_precisions(q, step(q, gradient, size)).min() > 1 - size
 
 

@@ -6,7 +6,7 @@ import pytest
 import reference
 
 import tickgp
-from tickgp.gp.likelihoods import Bernoulli, Softmax
+from tickgp.gp.likelihoods import Bernoulli, RobustMax, Softmax
 from tickgp.training.loop import inverse_decay, linear_decay, train
 
 RNG = np.random.default_rng(0)
@@ -183,11 +183,12 @@ def test_what_is_frozen_of_q_stays(where, key):
 
 
 def test_natural_gradients_are_for_the_last_full_q(key):
-    """The rest moves as without them: hidden layers, kernels, patches, and a mean-field q."""
+    """The rest moves as without them: hidden layers, kernels, patches, a mean-field q; all of it with RobustMax."""
     deep = tickgp.deep_tick(X, Bernoulli(), depth=2, patch_size=3, num_inducing=6, key=key)
     diagonal = tickgp.conv(X, Bernoulli(), patch_size=3, num_inducing=6, mean_field=True, key=key)
     last = lambda model: model.layers[-1].gp.q
-    for start, expected in ((deep, False), (diagonal, True)):
+    bumpy = tickgp.conv(X, RobustMax(2), patch_size=3, num_inducing=6, key=key)
+    for start, expected in ((deep, False), (diagonal, True), (bumpy, True)):
         natural, plain = (tickgp.fit(start, X, Y, steps=1, natural_gradients=on, key=key) for on in (True, False))
         same = [np.array_equal(a, b) for a, b in zip(leaves(last(natural)), leaves(last(plain)), strict=True)]
         assert same == [expected, expected]

@@ -7,6 +7,7 @@ conditional variances are differences of nearly equal numbers and do not survive
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
@@ -70,13 +71,20 @@ def inverse_lower(L: Float[Array, "*stack M M"]) -> Float[Array, "*stack M M"]:
 
 
 def over_lower(B: Float[Array, "*stack N M"], L: Float[Array, "*stack M M"]) -> Float[Array, "*stack N M"]:
-    """BL⁻¹ with a lower-triangular L: like `inverse_lower`, by substitution on a CPU."""
+    """BL⁻¹ with a lower-triangular L, for small changes of B.
+
+    On a CPU by substitution. Elsewhere B − B(I − L⁻¹), all of whose products are rounded: where L is close to I, the
+    result is off by little of what it differs from B.
+    """
     if platform() == "cpu":
         return jax.lax.linalg.triangular_solve(L, B, left_side=False, lower=True)
-    return matmul(B, inverse_lower(L))
+    change = jnp.eye(L.shape[-1], dtype=L.dtype) - _inverse_by_blocks(L, rounded_matmul)
+    return B - rounded_matmul(B, change)
 
 
-def _inverse_by_blocks(L: Float[Array, "*stack M M"]) -> Float[Array, "*stack M M"]:
+def _inverse_by_blocks(
+    L: Float[Array, "*stack M M"], matmul: Callable[[Array, Array], Array] = matmul
+) -> Float[Array, "*stack M M"]:
     M, size = L.shape[-1], _BLOCK
     while size < M:
         size *= 2

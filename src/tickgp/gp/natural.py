@@ -19,8 +19,8 @@ def natural_step(q: FullRank, gradient: FullRank, size: Float[Array, ""] | float
     the part of size A below the diagonal and D² the diagonal of I + size A: TᵀT = I + size A + RᵀD⁻²R. The last term is
     of second order; while size A is large it makes S' smaller than asked, which later steps mend. So L' = LT⁻¹ is
     triangular without a new factorisation (cf. the local parametrisations of W. Lin, F. Nielsen, M. E. Khan,
-    M. Schmidt, ICML 2021). With a log-concave likelihood A is at least −I, and the precision never falls below 1 − size
-    of what it was. Estimates from few draws of the likelihood can be less: D is kept from ½ on.
+    M. Schmidt, ICML 2021). The likelihood is to be log-concave, and so is its estimate: then A is at least −I, and the
+    precision never falls below 1 − size of what it was. D is kept from ½ on, also when all of it is rounded.
     """
     m, L = q.q_mu.value, q.q_sqrt.value
     step = -size * jnp.tril(rounded_matmul(L.mT, jnp.tril(gradient.q_sqrt.raw)))  # size A: ∂L is 2 ∂S L

@@ -122,6 +122,13 @@ class Marginals(eqx.Module):
         noise = _normal(key, self.latent_mean.shape, common)
         return _mix(self.latent_mean + jnp.sqrt(self.latent_variance) * noise, self.mixing) + self.offset
 
+    def variance_over_outputs(self, p: Float[Array, "N F"]) -> Float[Array, "N Q L"]:
+        """Var_{f ~ p}[∂f/∂g] of every latent: how much an output drawn by the probabilities p depends on it."""
+        p = p.reshape(*self.latent_mean.shape[:2], -1)
+        if self.mixing is None:
+            return p * (1 - p)
+        return matmul(p, self.mixing**2) - matmul(p, self.mixing) ** 2
+
 
 class Joint(eqx.Module):
     """q(f) at each input with the covariance between its sites, latent by latent."""

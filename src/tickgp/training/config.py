@@ -161,8 +161,8 @@ class TrainingConfig:
     decay_factor: float = 4.0
     """See decay."""
     natural_gradients: bool = True
-    """Train the last layer's q(u), unless it is mean-field, by natural gradients with steps of the size of the learning
-    rate, at most 1; Adam trains the rest."""
+    """Train the last layer's q(u) by natural gradients, with steps of the size of the learning rate but at most 1,
+    unless it is mean-field or the likelihood is robustmax; Adam trains the rest."""
     start_from: Path | None = None
     """Start from the trained model of this run: one of the same shape, or a deep one with a layer less."""
     patience: int | None = None
