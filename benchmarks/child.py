@@ -23,6 +23,7 @@ from benchmarks.rows import Row, make_data
 
 CONTENDERS = {
     "tickgp": "benchmarks.contenders.ours",
+    "tickgp-default": "benchmarks.contenders.ours",
     "torch": "benchmarks.contenders.pytorch",
     "torch-tf32": "benchmarks.contenders.pytorch",
     "gpflow": "benchmarks.contenders.gpflow_conv",

@@ -17,9 +17,9 @@ Results = dict[str, dict[str, Any]]
 
 
 def contenders(row: Row, device: Device, peers: bool) -> list[str]:
-    """Ours, and those peers that can do this row: GPflow has no deep models."""
+    """Ours, trained as the peers and by default, and those peers that can do this row: GPflow has no deep models."""
     able = [name for name in PEERS[device] if name != "gpflow" or row.depth == 1]
-    return ["tickgp", *(able if peers else [])]
+    return ["tickgp", "tickgp-default", *(able if peers else [])]
 
 
 def measure_rows(

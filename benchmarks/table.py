@@ -10,8 +10,8 @@ from rich.text import Text
 from benchmarks.floor import count
 from benchmarks.rows import Row
 
-OURS = "tickgp"
-_HEAD = ("step", "ours", "peers", "ratio", "target", "floor", "share", "peak memory")
+OURS, DEFAULT = "tickgp", "tickgp-default"
+_HEAD = ("step", "ours", "ours by default", "peers", "ratio", "target", "floor", "share", "peak memory")
 
 
 def markdown(documents: list[dict[str, Any]]) -> str:
@@ -32,7 +32,7 @@ def _heading(document: dict[str, Any]) -> str:
     machine, versions = document["machine"], dict(document["machine"]["versions"])
     for row in document["rows"].values():
         for name, result in row["contenders"].items():
-            if name != OURS:
+            if name not in (OURS, DEFAULT):
                 versions |= {n: v for n, v in result.get("versions", {}).items() if n not in versions}
     listed = ", ".join(f"{name} {version}" for name, version in versions.items())
     where = (
@@ -44,11 +44,12 @@ def _heading(document: dict[str, Any]) -> str:
 def _cells(name: str, row: dict[str, Any], rates: dict[str, float]) -> tuple[str, ...]:
     contenders, floor = row["contenders"], floor_of(row, rates)
     ours = contenders[OURS]
-    peers = {n: result for n, result in contenders.items() if n != OURS and "missing" not in result}
+    peers = {n: r for n, r in contenders.items() if n not in (OURS, DEFAULT) and "missing" not in r}
     ratios = [_ratio(result, ours) for result in peers.values()]
     return (
         name,
         _speed(ours),
+        _speed(contenders.get(DEFAULT, {})),
         "; ".join(f"{n} {_speed(result)}" for n, result in peers.items()),
         "; ".join(ratios),
         row["target"],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from importlib.metadata import version
+from typing import Any
 
 import jax
 import numpy as np
@@ -35,15 +36,19 @@ def build(row: Row, images: np.ndarray) -> DeepGP:
 
 
 class Ours:
-    """Training by `train`, one report for each block of steps; by Adam and with one draw, as the peers."""
+    """Training by `train`, one report for each block of steps.
 
-    def __init__(self, row: Row, device: Device, images: np.ndarray, labels: np.ndarray):
+    By Adam and with one draw, as the peers, or as it is by default: natural gradients for the last q(u), 16 draws.
+    """
+
+    def __init__(self, row: Row, device: Device, images: np.ndarray, labels: np.ndarray, *, as_peers: bool):
         self.versions = {"tickgp": tickgp.__version__, "jax": jax.__version__, "jaxlib": version("jaxlib")}
         self.note = ""
         self._row, self._device, self._data = row, device, (images, labels)
         self._state: DeepGP | State = build(row, images)
         self._events: Iterator[Progress] = iter(())
         self._block = 0
+        self._how: dict[str, Any] = {"natural_gradients": False, "likelihood_samples": 1} if as_peers else {}
 
     def prepare(self, steps: int) -> None:
         """A new length of block takes a new call of `train`, which reports at multiples of that length."""
@@ -54,10 +59,9 @@ class Ours:
             *self._data,
             steps=_FOREVER,
             batch_size=self._row.B,
-            natural_gradients=False,
-            likelihood_samples=1,
             report_every=steps,
             key=jax.random.key(1),
+            **self._how,
         )
         if self._block:
             self._next()
@@ -74,4 +78,4 @@ class Ours:
 
 
 def start(name: str, row: Row, device: Device, images: np.ndarray, labels: np.ndarray) -> Ours:
-    return Ours(row, device, images, labels)
+    return Ours(row, device, images, labels, as_peers=name == "tickgp")
