@@ -160,7 +160,9 @@ def _shallow(dataset: str, model: ModelName, scale: Scale) -> Config:
         case "fast":
             patches: dict[str, Any] = {} if model == "se" else {"variance": 100.0}
             settings = ModelConfig(name=model, num_inducing=1000, stride=stride, initialiser="kmeans", **patches)
-            training = TrainingConfig(report_every=1000, checkpoint_every=5000, watched_images=2000, **_SHORTER)
+            training = TrainingConfig(
+                max_steps=30_000, learning_rate=0.01, report_every=1000, checkpoint_every=5000, watched_images=2000
+            )
         case "smoke":
             settings = ModelConfig(name=model, num_inducing=20, variance=100.0, stride=stride, **places)
             training = _SMOKE
@@ -189,7 +191,9 @@ def _deep(dataset: str, kernel: Kernel, depth: int, scale: Scale) -> Config:
                 sampling="correlated",
                 **(start if depth > 1 else {}),
             )
-            training = TrainingConfig(report_every=2000, checkpoint_every=2000, **_SHORTER, **batch)
+            training = TrainingConfig(
+                max_steps=60_000, learning_rate=0.01, report_every=2000, checkpoint_every=2000, **batch
+            )
         case "smoke":
             sizes: dict[str, Any] = {
                 "num_inducing": 20,
@@ -218,8 +222,6 @@ def _data(dataset: str, scale: Scale) -> DataConfig:
 
 _PLAIN: dict[str, Any] = {"learning_rate": 0.01, "natural_gradients": False, "likelihood_samples": 1}
 """Adam for all, and one draw: how the paper's models are trained here."""
-_SHORTER: dict[str, Any] = {"max_steps": 60_000, "learning_rate": 0.01, "natural_gradients": False}
-"""Fewer steps to a rate of 0; also by Adam for all."""
 _SMOKE = TrainingConfig(
     max_steps=200, batch_size=32, learning_rate=0.05, report_every=20, checkpoint_every=100, watched_images=100
 )
