@@ -61,6 +61,7 @@ def test_steps_of_a_tiny_row(tmp_path: Path) -> None:
     document = json.loads(out.read_text())
     row = document["rows"]["tiny"]
     ours = row["contenders"]["tickgp"]
+    assert row["contenders"]["tickgp-default"]["median_ms"] > 0
     assert ours["quartiles_ms"][0] <= ours["median_ms"] <= ours["quartiles_ms"][1]
     assert ours["per_second"] == pytest.approx(1e3 / ours["median_ms"])
     assert ours["share_of_floor"] == pytest.approx(row["floor"]["ms"] / ours["median_ms"])

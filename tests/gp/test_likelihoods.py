@@ -64,6 +64,25 @@ def test_softmax_without_variance_is_the_log_probability(float64, key):
     np.testing.assert_allclose(value, expected, rtol=1e-12)
 
 
+@pytest.mark.parametrize("mixing", [None, [[1.0, 0.5, 0.0], [-0.8, 0.3, 2.0]]])
+def test_the_derivative_of_softmax_by_the_variance_is_half_the_second_by_the_latent(float64, key, mixing):
+    """At the same draw; two sites, three latents each, and outputs that have an offset."""
+    mean, root = jax.random.normal(key, (2, 4, 2, 3))
+    W = None if mixing is None else jnp.asarray(mixing)
+    labels, offset = jnp.asarray([0, 3, 2, 1]), jnp.asarray(np.arange(4.0)[:, None] / 4)
+    estimate = lambda v: jnp.sum(Softmax(3).expected_log_prob(Marginals(mean, v, W, offset), labels, key=key))
+
+    def log_prob(g):
+        f = Marginals(g, jnp.zeros_like(g), W, offset).mean
+        return jnp.sum(jnp.take_along_axis(jax.nn.log_softmax(f), labels[:, None], axis=1))
+
+    variance = root**2
+    noise = jax.random.normal(jax.random.split(key, 1)[0], mean.shape)
+    at = mean + jnp.sqrt(variance) * noise
+    second = jnp.diagonal(jax.hessian(log_prob)(at).reshape(at.size, at.size)).reshape(at.shape)
+    np.testing.assert_allclose(jax.grad(estimate)(variance), second / 2, rtol=1e-9, atol=1e-15)
+
+
 @pytest.mark.parametrize("mixing", [None, [[1.0, 0.5], [-0.8, 0.3]]])
 def test_softmax_gradients_are_those_of_the_integral(float64, mixing):
     """With two classes log p is log σ of the difference of the outputs, a Gaussian; a label of each class."""

@@ -110,8 +110,8 @@ def test_small_steps_climb_the_bound_of_a_classifier(key):
 
 @pytest.mark.parametrize("size", [0.1, 0.9])
 @pytest.mark.parametrize("likelihood", [Bernoulli(), Softmax(2)])
-def test_precision_falls_little_where_the_likelihood_is_log_concave(likelihood, size, key):
-    """Also if it is estimated from a single draw, of few images for many."""
+def test_precision_falls_little_where_the_likelihood_falls_with_the_variance(likelihood, size, key):
+    """With few images for many; that of Softmax is estimated from a single draw."""
     x = problems.images(8)
     q = problems.full_rank(*problems.random_q(likelihood.num_outputs, signs=True))
     model = problems.single_layer(problems.convolutional(x[:1]), q, likelihood)

@@ -187,8 +187,8 @@ def test_natural_gradients_are_for_the_last_full_q(key):
     deep = tickgp.deep_tick(X, Bernoulli(), depth=2, patch_size=3, num_inducing=6, key=key)
     diagonal = tickgp.conv(X, Bernoulli(), patch_size=3, num_inducing=6, mean_field=True, key=key)
     last = lambda model: model.layers[-1].gp.q
-    bumpy = tickgp.conv(X, RobustMax(2), patch_size=3, num_inducing=6, key=key)
-    for start, expected in ((deep, False), (diagonal, True), (bumpy, True)):
+    robust = tickgp.conv(X, RobustMax(2), patch_size=3, num_inducing=6, key=key)
+    for start, expected in ((deep, False), (diagonal, True), (robust, True)):
         natural, plain = (tickgp.fit(start, X, Y, steps=1, natural_gradients=on, key=key) for on in (True, False))
         same = [np.array_equal(a, b) for a, b in zip(leaves(last(natural)), leaves(last(plain)), strict=True)]
         assert same == [expected, expected]

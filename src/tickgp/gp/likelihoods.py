@@ -24,9 +24,10 @@ _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(30)
 class AbstractLikelihood(eqx.Module):
     """p(y | f) for each input on its own."""
 
-    log_concave: ClassVar[bool] = False
-    """Whether log p(y | f) is concave in f. Natural gradients are for these alone: with others a step of that kind can
-    make q(u) wider without bound."""
+    falls_with_variance: ClassVar[bool] = False
+    """Whether `expected_log_prob`, whatever is drawn, never has a positive derivative by the variance of a latent. Only
+    a log-concave p(y | f) can have that. With others natural gradients can make q(u) wider without bound, and are not
+    used."""
 
     @property
     @abstractmethod
@@ -63,13 +64,13 @@ class AbstractClassification(AbstractLikelihood):
 class Softmax(AbstractClassification):
     """p(y | f) = exp(f_y) / Σ_k exp(f_k); its expectation is estimated by Monte Carlo.
 
-    The estimate's first derivatives are ∂E/∂mean = E[∂ log p] and ∂E/∂variance = ½ E[∂² log p] (R. Price, 1958). The
-    second derivative is never positive, whatever is drawn, so neither is its estimate; that of the derivative of a draw
-    mean + √variance ε by the variance can have either sign, and natural gradients do not survive that.
+    Its derivatives are estimated by ∂E/∂mean = E[∂ log p] and ∂E/∂variance = ½ E[∂² log p] (R. Price, 1958), from the
+    same draws. The latter is never positive. The derivative through a draw, mean + √variance ε, can have either sign,
+    which natural gradients do not survive (docs/paper.md). Second derivatives of the estimate mean nothing.
     Paper: softmax likelihood
     """
 
-    log_concave = True
+    falls_with_variance = True
     classes: int = eqx.field(static=True)
 
     def __check_init__(self) -> None:
@@ -86,13 +87,13 @@ class Softmax(AbstractClassification):
     def expected_log_prob(
         self, f: Marginals, y: Int[Array, " N"], *, key: PRNGKeyArray, num_samples: int = 1
     ) -> Float[Array, " N"]:
-        fixed = eqx.tree_at(lambda f: f.latent_variance, f, jax.lax.stop_gradient(f.latent_variance))
-        nothing = f.latent_variance - fixed.latent_variance  # but for its derivative
+        fixed = eqx.tree_at(lambda g: g.latent_variance, f, jax.lax.stop_gradient(f.latent_variance))
+        zero = f.latent_variance - fixed.latent_variance  # only its derivative counts
 
         def one_sample(key: PRNGKeyArray) -> Float[Array, " N"]:
             log_p = jax.nn.log_softmax(fixed.sample(key=key))
-            curvature = jax.lax.stop_gradient(-f.variance_over_outputs(jnp.exp(log_p)))
-            return jnp.take_along_axis(log_p, y[:, None], axis=1)[:, 0] + jnp.sum(curvature * nothing, axis=(1, 2)) / 2
+            curvature = jax.lax.stop_gradient(-f.variance_of_weights(jnp.exp(log_p)))
+            return jnp.take_along_axis(log_p, y[:, None], axis=1)[:, 0] + jnp.sum(curvature * zero, axis=(1, 2)) / 2
 
         return jnp.mean(jax.vmap(one_sample)(jax.random.split(key, num_samples)), axis=0)
 
@@ -151,7 +152,7 @@ class RobustMax(AbstractClassification):
 class Bernoulli(AbstractClassification):
     """Two classes from one output: p(y = 1 | f) = Φ(f), the probit link; expectations by Gauss-Hermite quadrature."""
 
-    log_concave = True
+    falls_with_variance = True
 
     @property
     def num_outputs(self) -> int:
@@ -174,7 +175,7 @@ class Bernoulli(AbstractClassification):
 class Gaussian(AbstractLikelihood):
     """Regression: p(y | f) = N(y; f, variance), for F real outputs."""
 
-    log_concave = True
+    falls_with_variance = True
     variance: Positive
     outputs: int = eqx.field(static=True)
 

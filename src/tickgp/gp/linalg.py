@@ -18,8 +18,8 @@ from tickgp.gp.compiling import platform
 matmul = functools.partial(jnp.matmul, precision=jax.lax.Precision.HIGHEST)
 einsum = functools.partial(jnp.einsum, precision=jax.lax.Precision.HIGHEST)
 rounded_matmul = jnp.matmul
-"""TF32 on a GPU, several times as fast there: for sums of squares and for gradients, where a relative error of 1e-3 is
-far below what a minibatch makes. `jax_default_matmul_precision` sets it."""
+"""TF32 on a GPU, several times as fast there: for sums of squares, gradients and steps, where an error of 1e-3 is far
+below what a minibatch makes. `jax_default_matmul_precision` sets it."""
 
 _BLOCK = 32
 
@@ -70,20 +70,20 @@ def inverse_lower(L: Float[Array, "*stack M M"]) -> Float[Array, "*stack M M"]:
     return _inverse_by_blocks(L)
 
 
-def over_lower(B: Float[Array, "*stack N M"], L: Float[Array, "*stack M M"]) -> Float[Array, "*stack N M"]:
-    """BL⁻¹ with a lower-triangular L, for small changes of B.
+def over_unit_lower(B: Float[Array, "*stack N M"], N: Float[Array, "*stack M M"]) -> Float[Array, "*stack N M"]:
+    """B(I + N)⁻¹ with N below the diagonal.
 
-    On a CPU by substitution. Elsewhere B − B(I − L⁻¹), all of whose products are rounded: where L is close to I, the
-    result is off by little of what it differs from B.
+    On a CPU by substitution. Elsewhere B − B(I − (I + N)⁻¹), all of whose products are rounded: what is rounded is the
+    difference from B, which is small with N.
     """
+    eye = jnp.eye(N.shape[-1], dtype=N.dtype)
     if platform() == "cpu":
-        return jax.lax.linalg.triangular_solve(L, B, left_side=False, lower=True)
-    change = jnp.eye(L.shape[-1], dtype=L.dtype) - _inverse_by_blocks(L, rounded_matmul)
-    return B - rounded_matmul(B, change)
+        return jax.lax.linalg.triangular_solve(eye + N, B, left_side=False, lower=True)
+    return B - rounded_matmul(B, eye - _inverse_by_blocks(eye + N, rounded_matmul))
 
 
 def _inverse_by_blocks(
-    L: Float[Array, "*stack M M"], matmul: Callable[[Array, Array], Array] = matmul
+    L: Float[Array, "*stack M M"], product: Callable[[Array, Array], Array] = matmul
 ) -> Float[Array, "*stack M M"]:
     M, size = L.shape[-1], _BLOCK
     while size < M:
@@ -104,7 +104,7 @@ def _inverse_by_blocks(
     side = _BLOCK
     while side < size:
         A, D = inverse[..., 0::2, :, :], inverse[..., 1::2, :, :]
-        below = -matmul(D, matmul(blocks(side, 1, 2), A))
+        below = -product(D, product(blocks(side, 1, 2), A))
         inverse = jnp.block([[A, jnp.zeros_like(A)], [below, D]])
         side *= 2
     return inverse[..., 0, :M, :M]

@@ -6,7 +6,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from tickgp.gp.linalg import matmul, over_lower, rounded_matmul
+from tickgp.gp.linalg import matmul, over_unit_lower, rounded_matmul
 from tickgp.gp.variational import FullRank
 
 
@@ -15,18 +15,19 @@ def natural_step(q: FullRank, gradient: FullRank, size: Float[Array, ""] | float
 
     S'⁻¹ = S⁻¹ − 2 size ∂S,    m' = m + size S' ∂m.
 
-    With S = LLᵀ the first is L⁻ᵀ(I + size A)L⁻¹, A = −2 Lᵀ ∂S L. Here TᵀT stands for I + size A, with T = D + D⁻¹R, R
-    the part of size A below the diagonal and D² the diagonal of I + size A: TᵀT = I + size A + RᵀD⁻²R. The last term is
-    of second order; while size A is large it makes S' smaller than asked, which later steps mend. So L' = LT⁻¹ is
-    triangular without a new factorisation (cf. the local parametrisations of W. Lin, F. Nielsen, M. E. Khan,
-    M. Schmidt, ICML 2021). The likelihood is to be log-concave, and so is its estimate: then A is at least −I, and the
-    precision never falls below 1 − size of what it was. D is kept from ½ on, also when all of it is rounded.
+    With S = LLᵀ the first is L⁻ᵀ(I + size A)L⁻¹, A = −2 Lᵀ ∂S L. Here TᵀT stands for I + size A, with T = (I + N)D,
+    D² the diagonal of I + size A and N what size D⁻¹AD⁻¹ has below the diagonal: TᵀT = I + size A + DNᵀND. The last
+    term is of second order; while size A is large it makes S' smaller than asked, which later steps mend. So
+    L' = LT⁻¹ is triangular without a new factorisation (cf. the local parametrisations of W. Lin, F. Nielsen,
+    M. E. Khan, M. Schmidt, ICML 2021). Where the expected log-likelihood has no positive derivative by a variance
+    (`AbstractLikelihood.falls_with_variance`), A is at least −I, and the precision never falls below 1 − size of what
+    it was. Against rounding, D is at least ½.
     """
     m, L = q.q_mu.value, q.q_sqrt.value
     step = -size * jnp.tril(rounded_matmul(L.mT, jnp.tril(gradient.q_sqrt.raw)))  # size A: ∂L is 2 ∂S L
     on_diagonal = jnp.diagonal(step, axis1=-2, axis2=-1)
     D = jnp.sqrt(jnp.maximum(1 + on_diagonal, 0.25))[..., None]
-    T = jnp.where(jnp.eye(L.shape[-1], dtype=bool), D, step / D)
-    new_L = jnp.tril(over_lower(L, T))
+    N = jnp.tril(step / (D * D.mT), -1)
+    new_L = jnp.tril(over_unit_lower(L / D.mT, N))
     S_dm = matmul(new_L, matmul(new_L.mT, gradient.q_mu.raw[..., None]))
     return eqx.tree_at(lambda p: (p.q_mu.raw, p.q_sqrt.raw), q, (m + size * S_dm[..., 0], new_L))

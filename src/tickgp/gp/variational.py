@@ -122,12 +122,14 @@ class Marginals(eqx.Module):
         noise = _normal(key, self.latent_mean.shape, common)
         return _mix(self.latent_mean + jnp.sqrt(self.latent_variance) * noise, self.mixing) + self.offset
 
-    def variance_over_outputs(self, p: Float[Array, "N F"]) -> Float[Array, "N Q L"]:
-        """Var_{f ~ p}[∂f/∂g] of every latent: how much an output drawn by the probabilities p depends on it."""
+    def variance_of_weights(self, p: Float[Array, "N F"]) -> Float[Array, "N Q L"]:
+        """Var_{k ~ p}[∂f_k/∂g] for every latent g: how unequally the outputs depend on it, weighed by probabilities."""
         p = p.reshape(*self.latent_mean.shape[:2], -1)
         if self.mixing is None:
             return p * (1 - p)
-        return matmul(p, self.mixing**2) - matmul(p, self.mixing) ** 2
+        mean = matmul(p, self.mixing)
+        elsewhere = jnp.maximum(1 - jnp.sum(p, axis=-1, keepdims=True), 0)  # other sites have a weight of 0
+        return jnp.sum(p[..., None] * (self.mixing - mean[..., None, :]) ** 2, axis=-2) + elsewhere * mean**2
 
 
 class Joint(eqx.Module):

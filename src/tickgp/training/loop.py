@@ -84,7 +84,7 @@ def train(
     start: a model, or the state in which training stopped; it goes on to `steps` in all. learning_rate: a number, or a
     function of the step; from 0.03 straight to 0 if None. natural_gradients: the last layer's q(u) is trained by
     natural gradients, with steps of the size of the learning rate, at most 1, if its covariance is full and not frozen
-    and the likelihood log-concave; Adam trains the rest. num_samples: draws of the hidden layers for each step.
+    and the likelihood allows for it; Adam trains the rest. num_samples: draws of the hidden layers for each step.
     likelihood_samples: draws of the last layer for each of those, which cost next to nothing. stop: asked after each
     step whether to end early. In an epoch no image is seen twice. A step without a finite gradient is not applied (see
     `training.failures`).
@@ -202,7 +202,7 @@ def _step(
     moved = jax.tree.map(lambda p, d: p - learning_rate * d, parameters, direction)
     q, new_q = _last_q(parameters), None
     unfrozen = len(jax.tree.leaves(q)) == 2  # of what is frozen there is no leaf
-    if natural and isinstance(q, FullRank) and unfrozen and state.model.likelihood.log_concave:
+    if natural and isinstance(q, FullRank) and unfrozen and state.model.likelihood.falls_with_variance:
         new_q = natural_step(q, jax.tree.map(jnp.negative, _last_q(gradient)), jnp.minimum(learning_rate, 1))
         moved = eqx.tree_at(_last_q, moved, new_q)
     # Also what Adam squares must be finite; of a natural step, what it leads to.
