@@ -84,7 +84,7 @@ def hits_table(book: Book) -> str:
     return markdown(["NLL of hits", "SE", "Conv", "TICK", "B-CNN"], rows)
 
 
-def _of_hits(metrics: dict[str, float]) -> str:
+def _of_hits(metrics: dict[str, Any]) -> str:
     """From NLL = e · (NLL of misses) + (1 − e) · (NLL of hits), with the error e."""
     error = metrics["top1_error"]
     return f"{(metrics['nll'] - error * metrics['nll_misses']) / (1 - error):.3f}"
