@@ -41,6 +41,12 @@ def test_the_committed_page_is_what_the_committed_results_give():
     assert (ROOT / "RESULTS.md").read_text() == results_page(ROOT / "results")
 
 
+def test_every_decimal_number_of_the_findings_stands_on_the_page():
+    number = r"(?<![\d.,])\d+\.\d+(?![\d.])"
+    quoted, page = ((ROOT / name).read_text() for name in ("docs/findings.md", "RESULTS.md"))
+    assert set(re.findall(number, quoted)) <= set(re.findall(number, page))
+
+
 def test_without_runs_only_the_papers_numbers_stand_there(tmp_path):
     book = Book(tmp_path, "paper")
     cells = [
