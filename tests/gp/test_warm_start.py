@@ -75,11 +75,42 @@ def test_the_last_layer_is_kept_but_for_what_depends_on_the_image_size(models):
     assert identical(old.gp.q, new.gp.q)
     assert identical(old.gp.inducing[0].Z, new.gp.inducing[0].Z)
     assert (after.grid.image_shape, after.grid.patch_shape, after.grid.stride) == ((5, 4, 2), (3, 3), (1, 1))
-    np.testing.assert_array_equal(after.weights.value, np.ones(3 * 2))
-    assert np.abs(before.weights.value - 1).max() > 0.1
+    # Of 5 x 4 patches a margin of one is gone; f divides by their number.
+    kept = before.weights.value.reshape(5, 4)[1:-1, 1:-1].reshape(-1)
+    np.testing.assert_allclose(after.weights.value / 6, kept / 20, rtol=1e-12)
     places = old.gp.inducing[0].places.value, new.gp.inducing[0].places.value
-    # From corners in [0, 4] x [0, 3] to corners in [0, 2] x [0, 1].
-    np.testing.assert_allclose(places[1], places[0] * np.array([2 / 4, 1 / 3]), rtol=1e-6)
+    np.testing.assert_allclose(places[1], places[0] - 1, rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["deep_tick", "deep_conv"])
+def test_it_is_the_trained_model_without_the_margin(name, key):
+    """The new layer's mean is the identity: f of the old model, had it given no weight to the patches at the rim."""
+    old = trained(name)
+    new = warm_start(old, IMAGES, key=key, q_mu=0.0)
+    rim = np.pad(np.ones((3, 2)), 1).reshape(-1)
+    weights = lambda model: model.layers[-1].gp.kernel.covariance.weights.raw
+    old = eqx.tree_at(weights, old, weights(old) * rim)
+    x = old.layers[0].expectation(jnp.asarray(IMAGES), jnp.asarray(1e-8))
+    f = old.layers[-1].marginals(x, old.jitter)
+    g = new.layers[-1].marginals(new.layers[1].expectation(x, jnp.asarray(1e-8)), new.jitter)
+    np.testing.assert_allclose(g.mean, f.mean, rtol=1e-6, atol=1e-8)
+    np.testing.assert_allclose(g.variance, f.variance, rtol=1e-6)
+
+
+def test_strides_move_places_and_weights(key):
+    """Of 13 rows of pixels those at 1, 3, …, 11 are left."""
+    images = tiny.images(10, (15, 15, 1))
+    model = tiny.builders.deep_tick(
+        images, Softmax(3), patch_size=PATCH, channels=CHANNELS, stride=2, num_inducing=tiny.M, key=key
+    )
+    old = tiny.perturbed(model)
+    new = warm_start(old, images, key=key, stride=2)
+    before, after = (model.layers[-1].gp for model in (old, new))
+    assert after.kernel.covariance.grid.image_shape == (6, 6, 2)
+    np.testing.assert_allclose(after.inducing[0].places.value, (before.inducing[0].places.value - 1) / 2, rtol=1e-6)
+    # The six old corners are at 0, 2, …, 10; the new ones, 0 and 2, at pixels 1 and 5, next to the old 0 and 4.
+    near = before.kernel.covariance.weights.value.reshape(6, 6)[np.ix_([0, 2], [0, 2])].reshape(-1)
+    np.testing.assert_allclose(after.kernel.covariance.weights.value / 4, near / 36, rtol=1e-6)
 
 
 def test_the_new_layer_starts_as_the_identity(models):

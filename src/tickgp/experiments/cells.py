@@ -160,8 +160,14 @@ def _shallow(dataset: str, model: ModelName, scale: Scale) -> Config:
         case "fast":
             patches: dict[str, Any] = {} if model == "se" else {"variance": 100.0}
             settings = ModelConfig(name=model, num_inducing=1000, stride=stride, initialiser="kmeans", **patches)
+            large = model == "se" and dataset == "cifar10-grey"  # the other two SE-GPs are still those of batch 128
             training = TrainingConfig(
-                max_steps=30_000, learning_rate=0.01, report_every=1000, checkpoint_every=5000, watched_images=2000
+                max_steps=30_000,
+                batch_size=1024 if large else 128,
+                learning_rate=0.01,
+                report_every=1000,
+                checkpoint_every=5000,
+                watched_images=2000,
             )
         case "smoke":
             settings = ModelConfig(name=model, num_inducing=20, variance=100.0, stride=stride, **places)
@@ -191,8 +197,9 @@ def _deep(dataset: str, kernel: Kernel, depth: int, scale: Scale) -> Config:
                 sampling="correlated",
                 **(start if depth > 1 else {}),
             )
+            steps = 30_000 if depth == 3 else 60_000  # three layers start from two that are trained
             training = TrainingConfig(
-                max_steps=60_000, learning_rate=0.01, report_every=2000, checkpoint_every=2000, **batch
+                max_steps=steps, learning_rate=0.01, report_every=2000, checkpoint_every=2000, **batch
             )
         case "smoke":
             sizes: dict[str, Any] = {

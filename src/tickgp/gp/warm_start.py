@@ -24,10 +24,11 @@ from tickgp.gp.variational import MeanField, SparseGP
 def warm_start(trained: DeepGP, images: ArrayLike, *, key: PRNGKeyArray, **settings: Any) -> DeepGP:
     """A model one layer deeper: all layers of a trained deep convolutional GP, and a new one before its last.
 
-    The new layer starts as the identity, on patches of what the layers below it put out. The last layer then sees
-    smaller images: its patch weights go back to 1 and its inducing places are scaled to the new range; all else is
-    kept. Settings: those of `image_layer`; patch size, stride, number of inducing patches and kind of q are by default
-    those of the hidden layer below.
+    The new layer starts as the identity with little noise, on patches of what the layers below it put out. So the last
+    layer sees what it saw before without a margin: it keeps the weights of the patches that are left, and its inducing
+    patches move along; all else stays as it was. Settings: those of `image_layer`; patch size, stride, number of
+    inducing patches and kind of q are by default those of the hidden layer below, the variance is 0.01, and the
+    lengthscale half the median distance between patches.
     Paper: three layers start from two
     """
     *hidden, last = trained.layers
@@ -46,28 +47,35 @@ def warm_start(trained: DeepGP, images: ArrayLike, *, key: PRNGKeyArray, **setti
         "stride": grid.stride,
         "num_inducing": top.gp.inducing[0].num_inducing,
         "mean_field": isinstance(top.gp.q, MeanField),
+        "variance": 0.01,
+        "lengthscale": None,
     }
     new = image_layer(np.asarray(x), hidden[-1].mean.channels, key=key, **{**like, **settings})
-    last = Layer(_moved(last.gp, new.output_shape), last.mean, last.output_shape)
+    assert isinstance(new.mean, IdentityConv)
+    last = Layer(_moved(last.gp, new.mean.grid, new.output_shape), last.mean, last.output_shape)
     return eqx.tree_at(lambda model: model.layers, trained, (*hidden, new, last))
 
 
-def _moved(gp: SparseGP, image_shape: tuple[int, ...]) -> SparseGP:
-    """A sum over patches `gp`, for images of another size."""
+def _moved(gp: SparseGP, through: PatchGrid, image_shape: tuple[int, ...]) -> SparseGP:
+    """A sum over patches `gp`, for images of which the centre of each patch of `through` is left."""
+    stride, margin = np.array(through.stride), (np.array(through.patch_shape) - 1) // 2
+
+    def weights(old: PatchGrid, new: PatchGrid, w: Real) -> Real:
+        """For each new patch the weight of the nearest old one. f divides by the number of patches."""
+        corners = new.corners(np.arange(new.num_patches)) * stride + margin
+        row, column = np.minimum(np.rint(corners / old.stride).astype(int), (old.rows - 1, old.columns - 1)).T
+        return Real(new.num_patches / old.num_patches * w.value[row * old.columns + column], w.trainable)
 
     def move(node: Any) -> Any:
         if isinstance(node, Convolutional):
             grid = PatchGrid(image_shape, node.grid.patch_shape, node.grid.stride)
-            weights = None if node.weights is None else Real(jnp.ones(grid.num_patches), node.weights.trainable)
-            return Convolutional(grid, node.response, weights)
+            w = None if node.weights is None else weights(node.grid, grid, node.weights)
+            return Convolutional(grid, node.response, w)
         if isinstance(node, InducingPatches) and node.places is not None:
-            return eqx.tree_at(lambda z: z.places.raw, node, node.places.raw * scale)
+            return eqx.tree_at(lambda z: z.places.raw, node, (node.places.raw - margin) / stride)
         return node
 
     is_part = lambda node: isinstance(node, Convolutional | InducingPatches)
-    grids = [node.grid for node in jax.tree.leaves(gp.kernel, is_leaf=is_part) if isinstance(node, Convolutional)]
-    reach = lambda shape: np.maximum(np.subtract(shape[:2], grids[0].patch_shape), 1)
-    scale = jnp.asarray(reach(image_shape) / reach(grids[0].image_shape), float)
     kernel, inducing = (jax.tree.map(move, part, is_leaf=is_part) for part in (gp.kernel, gp.inducing))
     return SparseGP(kernel, inducing, gp.q)
 

@@ -72,7 +72,7 @@ def execute(
     model_key, training_key, elbo_key = jax.random.split(jax.random.key(config.seed), 3)
     model = build_model(config.model, data.train.images, len(data.class_names), key=model_key)
     if config.training.start_from is not None and (new or not checkpoints(folder / "checkpoint")):
-        model = _inherited(config.training.start_from, model, data, model_key)
+        model = _inherited(config, model, data, model_key)
     if new:
         prepare(config, folder, overwrite=overwrite)
     run = _Run(folder, config, data, command, began)
@@ -194,11 +194,13 @@ class _Run:
         write_manifest(self.folder, self.config, self.data, self.command, device, seconds)
 
 
-def _inherited(folder: Path, fresh: DeepGP, data: Dataset, key: jax.Array) -> DeepGP:
-    """`fresh` with the numbers of the model in `folder`, made a layer deeper if need be."""
+def _inherited(config: Config, fresh: DeepGP, data: Dataset, key: jax.Array) -> DeepGP:
+    """`fresh` with the numbers of the model that it is to start from, made a layer deeper if need be."""
+    folder, new = config.training.start_from, config.model
+    assert folder is not None
     trained = load_model(folder).model
     if len(fresh.layers) == len(trained.layers) + 1:
-        trained = warm_start(trained, data.train.images, key=key)
+        trained = warm_start(trained, data.train.images, q_mu=new.hidden_q_mu, initialiser=new.initialiser, key=key)
     shapes = [[leaf.shape for leaf in jax.tree.leaves(model)] for model in (fresh, trained)]
     if shapes[0] != shapes[1]:
         raise ValueError(
