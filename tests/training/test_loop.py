@@ -194,3 +194,20 @@ def test_natural_gradients_are_for_the_last_full_q(key):
         assert same == [expected, expected]
         for a, b in zip(leaves(eqx.tree_at(last, natural, None)), leaves(eqx.tree_at(last, plain, None)), strict=True):
             np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("natural", [True, False])
+def test_a_state_goes_on_as_it_began(natural, key):
+    """Adam keeps two moments of every number that it trains, and none of others; a state says which these are."""
+    settings = {"batch_size": 8, "learning_rate": 0.01, "report_every": 2, "key": key}
+    (begun,) = train(model(), X, Y, steps=2, natural_gradients=natural, **settings)
+    numbers = lambda tree: sum(leaf.size for leaf in leaves(tree))
+    q, location = begun.state.model.layers[0].gp.q, 1  # the location kernel's variance is not trained, nor the jitter
+    adams = numbers(begun.state.model) - location - 1 - (numbers(q) if natural else 0)
+    assert numbers(begun.state.adam.mu) == numbers(begun.state.adam.nu) == adams
+    with pytest.raises(ValueError, match=f"go on with natural_gradients={natural}"):
+        list(train(begun.state, X, Y, steps=4, natural_gradients=not natural, **settings))
+    (whole,) = list(train(model(), X, Y, steps=4, natural_gradients=natural, **settings))[1:]
+    (resumed,) = train(begun.state, X, Y, steps=4, natural_gradients=natural, **settings)
+    for a, b in zip(leaves(whole.state), leaves(resumed.state), strict=True):
+        np.testing.assert_array_equal(a, b)

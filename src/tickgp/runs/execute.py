@@ -77,7 +77,7 @@ def execute(
         prepare(config, folder, overwrite=overwrite)
     run = _Run(folder, config, data, command, began)
     run.note_start()
-    state, broken = run.latest(initial_state(model))
+    state, broken = run.latest(initial_state(model, natural_gradients=config.training.natural_gradients))
     yield from (Note(f"passed over a broken checkpoint: {reason}") for reason in broken)
     if not run.is_finished(state):
         if (folder / PREVIOUS).is_dir():

@@ -31,7 +31,8 @@ class State(eqx.Module):
     """All that a step changes: from it, training goes on as if it had never stopped."""
 
     model: DeepGP
-    adam: optax.OptState
+    adam: optax.ScaleByAdamState
+    """Adam's moments of what it trains: without those of the last layer's q(u) if natural gradients train that."""
     step: Int[Array, ""]
     failures: Int[Array, ""]
     """Steps in a row that gave no finite gradient and were not applied."""
@@ -89,7 +90,13 @@ def train(
     step whether to end early. In an epoch no image is seen twice. A step without a finite gradient is not applied (see
     `training.failures`).
     """
-    state = start if isinstance(start, State) else initial_state(start)
+    state = start if isinstance(start, State) else initial_state(start, natural_gradients=natural_gradients)
+    natural = _last_q(state.adam.mu) is None
+    if natural != (natural_gradients and _can_be_natural(state.model)):
+        raise ValueError(
+            f"the state to go on from was trained {'with' if natural else 'without'} natural gradients; "
+            f"go on with natural_gradients={natural}"
+        )
     images = check_inputs(images)
     labels = state.model.likelihood.check(labels, len(images))
     samples = {"num_samples": num_samples, "likelihood_samples": likelihood_samples}
@@ -100,7 +107,7 @@ def train(
     batch_size, rate = min(batch_size, len(x)), _rate(learning_rate, steps)
     key_order, key_step = jax.random.split(key)
     leaves, structure = jax.tree.flatten(state)
-    step, lapack = _compiled_step(structure, batch_size, natural_gradients, **samples), _lapack()
+    step, lapack = _compiled_step(structure, batch_size, **samples), _lapack()
     i, order, seconds, ending = int(state.step), None, 0.0, False
     while i < steps and not ending:
         began = time.monotonic()
@@ -133,11 +140,13 @@ def fit(
     return model
 
 
-def initial_state(model: DeepGP) -> State:
+def initial_state(model: DeepGP, *, natural_gradients: bool = True) -> State:
     """Before the first step. Its arrays are its own: a step gives the memory of the state it takes to the next."""
     model = jax.tree.map(jnp.copy, model)
-    zero = lambda: jnp.zeros((), int)
-    return State(model, _ADAM.init(eqx.filter(model, trainable(model))), zero(), zero(), jnp.zeros(2))
+    parameters, zero = eqx.filter(model, trainable(model)), lambda: jnp.zeros((), int)
+    if natural_gradients and _can_be_natural(model):
+        parameters = _without_last_q(parameters)
+    return State(model, _ADAM.init(parameters), zero(), zero(), jnp.zeros(2))
 
 
 def _rate(learning_rate: Callable[[int], float] | float | None, steps: int) -> Callable[[int], float]:
@@ -157,20 +166,29 @@ def _last_q(model: DeepGP) -> Any:
     return model.layers[-1].gp.q
 
 
+def _without_last_q(model: DeepGP) -> DeepGP:
+    return eqx.tree_at(_last_q, model, None)
+
+
+def _can_be_natural(model: DeepGP) -> bool:
+    """Whether natural gradients can train the last layer's q(u): full, not frozen, with a likelihood that allows it."""
+    q = _last_q(model)
+    unfrozen = isinstance(q, FullRank) and q.q_mu.trainable and q.q_sqrt.trainable
+    return unfrozen and model.likelihood.falls_with_variance
+
+
 @functools.partial(jax.jit, static_argnames="num")
 def _shuffle(key: PRNGKeyArray, num: int) -> Int[Array, " num"]:
     return jax.random.permutation(key, num)
 
 
 @functools.lru_cache(maxsize=32)
-def _compiled_step(
-    structure: jax.tree_util.PyTreeDef, batch_size: int, natural: bool, **samples: int
-) -> Callable[..., list[Array]]:
+def _compiled_step(structure: jax.tree_util.PyTreeDef, batch_size: int, **samples: int) -> Callable[..., list[Array]]:
     """`_step` from the arrays of a state to those of the next. Taking a state apart costs as much as small steps do."""
 
     def step(leaves: list[Array], *inputs: Any) -> list[Array]:
         state = jax.tree.unflatten(structure, leaves)
-        return jax.tree.leaves(_step(state, *inputs, batch_size=batch_size, natural=natural, samples=samples))
+        return jax.tree.leaves(_step(state, *inputs, batch_size=batch_size, samples=samples))
 
     return jit(step, donate_argnums=0)
 
@@ -184,10 +202,9 @@ def _step(
     key: PRNGKeyArray,
     *,
     batch_size: int,
-    natural: bool,
     samples: dict[str, int],
 ) -> State:
-    """One step on the next batch of `order`: Adam's, and of the last q(u) a natural one if it is to be `natural`."""
+    """One step on the next batch of `order`: Adam's, and of a last q(u) that has no moments a natural one."""
     first = state.step % (len(order) // batch_size) * batch_size
     batch = jax.lax.dynamic_slice_in_dim(order, first, batch_size)
     parameters, constants = eqx.partition(state.model, trainable(state.model))
@@ -198,15 +215,18 @@ def _step(
         return -elbo(model, images[batch], labels[batch], len(images), key=step_key, **samples)
 
     value, gradient = jax.value_and_grad(loss)(parameters)
-    direction, adam = _ADAM.update(gradient, state.adam)
-    moved = jax.tree.map(lambda p, d: p - learning_rate * d, parameters, direction)
-    q, new_q = _last_q(parameters), None
-    unfrozen = len(jax.tree.leaves(q)) == 2  # of what is frozen there is no leaf
-    if natural and isinstance(q, FullRank) and unfrozen and state.model.likelihood.falls_with_variance:
-        new_q = natural_step(q, jax.tree.map(jnp.negative, _last_q(gradient)), jnp.minimum(learning_rate, 1))
-        moved = eqx.tree_at(_last_q, moved, new_q)
+    natural = _last_q(state.adam.mu) is None
+    for_adam = _without_last_q if natural else lambda tree: tree
+    slope = for_adam(gradient)
+    direction, adam = _ADAM.update(slope, state.adam)
+    moved = jax.tree.map(lambda p, d: p - learning_rate * d, for_adam(parameters), direction)
+    new_q = None
+    if natural:
+        up = jax.tree.map(jnp.negative, _last_q(gradient))
+        new_q = natural_step(_last_q(parameters), up, jnp.minimum(learning_rate, 1))
+        moved = eqx.tree_at(_last_q, moved, new_q, is_leaf=lambda node: node is None)
     # Also what Adam squares must be finite; of a natural step, what it leads to.
-    finite = all_finite(value, jax.tree.map(jnp.square, gradient), new_q)
+    finite = all_finite(value, jax.tree.map(jnp.square, slope), new_q)
     parameters, adam = jax.tree.map(
         lambda new, old: jnp.where(finite, new, old), (moved, adam), (parameters, state.adam)
     )
