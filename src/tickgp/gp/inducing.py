@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
+from threadpoolctl import threadpool_limits
 
 from tickgp.gp.convolution import PatchResponse
 from tickgp.gp.kernels import AbstractKernel
@@ -161,7 +162,8 @@ def _cluster(
     spread = lambda rows: np.sqrt(rows.var(axis=0).sum()) or 1.0
     weight = spread(patches) / spread(places)
     rows = np.concatenate([patches, weight * places], axis=1)
-    centres = KMeans(num, n_init=1, random_state=int(rng.integers(2**31))).fit(rows).cluster_centers_
+    with threadpool_limits(1, user_api="blas"):  # thousands of small products, whose threads would wait for each other
+        centres = KMeans(num, n_init=1, random_state=int(rng.integers(2**31))).fit(rows).cluster_centers_
     return centres[:, :-2], centres[:, -2:] / weight
 
 
