@@ -1,4 +1,4 @@
-"""A trained model made one layer deeper: what is kept, what is rescaled, and what the new layer starts from."""
+"""A trained model made one layer deeper: what is kept, what is moved, and what the new layer starts from."""
 
 import equinox as eqx
 import jax
@@ -87,9 +87,9 @@ def test_it_is_the_trained_model_without_the_margin(name, key):
     """The new layer's mean is the identity: f of the old model, had it given no weight to the patches at the rim."""
     old = trained(name)
     new = warm_start(old, IMAGES, key=key, q_mu=0.0)
-    rim = np.pad(np.ones((3, 2)), 1).reshape(-1)
+    inside = np.pad(np.ones((3, 2)), 1).reshape(-1)
     weights = lambda model: model.layers[-1].gp.kernel.covariance.weights.raw
-    old = eqx.tree_at(weights, old, weights(old) * rim)
+    old = eqx.tree_at(weights, old, weights(old) * inside)
     x = old.layers[0].expectation(jnp.asarray(IMAGES), jnp.asarray(1e-8))
     f = old.layers[-1].marginals(x, old.jitter)
     g = new.layers[-1].marginals(new.layers[1].expectation(x, jnp.asarray(1e-8)), new.jitter)
@@ -97,20 +97,35 @@ def test_it_is_the_trained_model_without_the_margin(name, key):
     np.testing.assert_allclose(g.variance, f.variance, rtol=1e-6)
 
 
-def test_strides_move_places_and_weights(key):
-    """Of 13 rows of pixels those at 1, 3, …, 11 are left."""
-    images = tiny.images(10, (15, 15, 1))
-    model = tiny.builders.deep_tick(
-        images, Softmax(3), patch_size=PATCH, channels=CHANNELS, stride=2, num_inducing=tiny.M, key=key
-    )
-    old = tiny.perturbed(model)
-    new = warm_start(old, images, key=key, stride=2)
+@pytest.mark.parametrize(
+    ("patch", "stride", "last_stride"),
+    [((3, 3), (1, 1), 2), ((2, 4), (1, 2), 1), ((4, 3), (2, 2), 2), ((1, 1), (1, 1), 2)],
+)
+def test_weights_and_places_follow_the_pixels(patch, stride, last_stride, key):
+    """Patch by patch: where the corner of a new patch was, and which old patch is nearest, the later of two as near."""
+    images = tiny.images(10, (16, 15, 1))
+    settings = {"patch_size": PATCH, "channels": CHANNELS, "stride": last_stride, "num_inducing": tiny.M, "key": key}
+    weights = lambda model: model.layers[-1].gp.kernel.covariance.weights
+    old = freeze(tiny.perturbed(tiny.builders.deep_tick(images, Softmax(3), **settings)), weights)
+    new = warm_start(old, images, key=key, patch_size=patch, stride=stride)
     before, after = (model.layers[-1].gp for model in (old, new))
-    assert after.kernel.covariance.grid.image_shape == (6, 6, 2)
-    np.testing.assert_allclose(after.inducing[0].places.value, (before.inducing[0].places.value - 1) / 2, rtol=1e-6)
-    # The six old corners are at 0, 2, …, 10; the new ones, 0 and 2, at pixels 1 and 5, next to the old 0 and 4.
-    near = before.kernel.covariance.weights.value.reshape(6, 6)[np.ix_([0, 2], [0, 2])].reshape(-1)
-    np.testing.assert_allclose(after.kernel.covariance.weights.value / 4, near / 36, rtol=1e-6)
+    grid, w = before.kernel.covariance.grid, np.asarray(before.kernel.covariance.weights.value)
+    moved, expected = after.kernel.covariance.grid, []
+    centre = [(side - 1) // 2 for side in patch]
+    for row in range(moved.rows):
+        for column in range(moved.columns):
+            y, x = row * last_stride * stride[0] + centre[0], column * last_stride * stride[1] + centre[1]
+            distance = [
+                (r * last_stride - y) ** 2 + (c * last_stride - x) ** 2 for r, c in np.ndindex(grid.rows, grid.columns)
+            ]
+            nearest = np.flatnonzero(distance == np.min(distance))[-1]
+            expected.append(w[nearest] / len(w) * stride[0] * stride[1])
+    np.testing.assert_allclose(weights(new).value / len(expected), expected, rtol=1e-12)
+    assert not weights(new).trainable
+    in_old_pixels = np.asarray(after.inducing[0].places.value) * stride + centre
+    np.testing.assert_allclose(in_old_pixels, before.inducing[0].places.value, rtol=1e-12)
+    old_length, new_length = (gp.kernel.covariance.response.location.lengthscale.value for gp in (before, after))
+    np.testing.assert_allclose(new_length * np.sqrt(np.prod(stride)), old_length, rtol=1e-12)
 
 
 def test_the_new_layer_starts_as_the_identity(models):
@@ -118,7 +133,12 @@ def test_the_new_layer_starts_as_the_identity(models):
     x = tiny.images(4, (7, 6, 2), seed=3)
     assert isinstance(new.mean, IdentityConv)
     out = eqx.filter_jit(lambda layer, x: layer.expectation(x, jnp.asarray(1e-8)))(new, jnp.asarray(x))
-    np.testing.assert_allclose(out, reference.identity_conv(x, PATCH, PATCH, CHANNELS), atol=0.1)
+    np.testing.assert_allclose(out, reference.identity_conv(x, PATCH, PATCH, CHANNELS), atol=0.01)
+    kernel = new.gp.kernel.covariance.response.patch
+    np.testing.assert_allclose(kernel.variance.value, 0.01, rtol=1e-6)
+    patches = reference.patches(expectation(models[0].layers[0], IMAGES), PATCH, PATCH).reshape(-1, 18)
+    distances = np.linalg.norm(patches[:, None] - patches, axis=2)[np.triu_indices(len(patches), 1)]
+    np.testing.assert_allclose(kernel.lengthscale.value, np.median(distances) / 2, rtol=0.1)  # it looks at a few pairs
     np.testing.assert_array_equal(new.gp.q.q_sqrt.value, np.tile(1e-3 * np.eye(tiny.M), (CHANNELS, 1, 1)))
     np.testing.assert_allclose(np.std(new.gp.q.q_mu.value), 0.01, rtol=0.5)
 

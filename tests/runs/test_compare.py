@@ -10,13 +10,13 @@ from tickgp.training.config import Config, ModelConfig
 from tickgp.training.toml import format_config
 
 
-def write_run(folder: Path, elbo: float | None, *, sha256: str = "ab" * 32, likelihood="softmax", model="tick") -> Path:
+def write_run(folder: Path, elbo: float | None, *, sha256: str = "ab" * 32, model="tick", **settings) -> Path:
     folder.mkdir()
     test = {"n": 10, "top1_error": 0.1, "nll": 0.2, "ece": 0.01}
     (folder / "metrics.json").write_text(json.dumps({"model": model, "steps": 5, "elbo": elbo, "test": test}))
     (folder / "manifest.json").write_text(json.dumps({"dataset": {"name": "digits", "sha256": sha256}}))
     if elbo is not None:
-        (folder / "config.toml").write_text(format_config(Config(model=ModelConfig(likelihood=likelihood))))
+        (folder / "config.toml").write_text(format_config(Config(model=ModelConfig(name=model, **settings))))
     return folder
 
 
@@ -38,6 +38,19 @@ def test_the_best_elbo_comes_first_and_a_cnn_last(tmp_path):
 def test_what_cannot_be_compared_is_refused(other, words, tmp_path):
     with pytest.raises(ValueError, match=words):
         compare_runs([write_run(tmp_path / "a", -1.0), write_run(tmp_path / "b", -2.0, **other)])
+
+
+def test_deep_models_with_different_samplers_are_refused(tmp_path):
+    """One layer draws nothing: it can be compared with both."""
+    runs = {
+        "marginal": write_run(tmp_path / "a", -3.0, model="deep-tick"),
+        "joint": write_run(tmp_path / "b", -2.0, model="deep-tick", sampling="correlated"),
+        "single": write_run(tmp_path / "c", -1.0),
+        "single too": write_run(tmp_path / "d", -4.0, model="deep-tick", depth=1, sampling="full"),
+    }
+    with pytest.raises(ValueError, match="different samplers"):
+        compare_runs([runs["marginal"], runs["single"], runs["joint"]])
+    assert len(compare_runs([runs["single"], runs["joint"], runs["single too"]])) == 3
 
 
 def test_one_run_or_an_unfinished_one(tmp_path):

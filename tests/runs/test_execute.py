@@ -159,7 +159,7 @@ def test_when_nobody_listens_any_more_a_checkpoint_is_kept(tmp_path):
 @pytest.mark.slow
 def test_a_deeper_model_starts_from_a_trained_one(tmp_path):
     """Layers of the deep run are found again, and the sampler may change; another shape is refused."""
-    model = ModelConfig(name="deep-conv", num_inducing=5, channels=2, stride=2)
+    model = ModelConfig(name="deep-tick", num_inducing=5, channels=2, stride=2, initialiser="kmeans", hidden_q_mu=0.0)
     shallow = replace(SMALL, model=model, training=replace(SMALL.training, max_steps=2, report_every=2))
     prepare(shallow, tmp_path / "two")
     list(execute(tmp_path / "two"))
@@ -172,9 +172,24 @@ def test_a_deeper_model_starts_from_a_trained_one(tmp_path):
         assert len(found.layers) == {"three": 3, "again": 2}[name]
         for a, b in zip(jax.tree.leaves(first), jax.tree.leaves(found.layers[0]), strict=True):
             np.testing.assert_allclose(a, b, atol=1e-6)
+        if name == "three":  # the new layer has the settings of its run
+            np.testing.assert_allclose(found.layers[1].gp.q.q_mu.value, 0, atol=1e-6)
     prepare(replace(shallow, model=replace(model, num_inducing=6), training=still), tmp_path / "other")
-    with pytest.raises(ValueError, match="does not fit these settings"):
+    with pytest.raises(UsageError, match=r"does not fit these settings \(num-inducing 5 there, 6 here\)"):
         list(execute(tmp_path / "other"))
+    with pytest.raises(UsageError, match="is to be overwritten by a run that starts from it"):
+        list(execute(tmp_path / "two", replace(shallow, training=still), overwrite=True))
+
+
+def test_without_natural_gradients_it_goes_on_too(tmp_path):
+    config = replace(SMALL, training=replace(SMALL.training, natural_gradients=False))
+    asked = iter(range(100))
+    *_, event = execute(tmp_path / "run", config, stop=lambda: next(asked) == 12)
+    assert event == Stopped(12)
+    *_, event = execute(tmp_path / "run")
+    assert isinstance(event, Finished)
+    *_, whole = execute(tmp_path / "whole", config)
+    assert event.metrics == whole.metrics
 
 
 def test_a_stopped_run_says_where_and_keeps_the_one_it_overwrites_until_it_has_finished(finished, tmp_path):

@@ -205,9 +205,25 @@ def test_a_state_goes_on_as_it_began(natural, key):
     q, location = begun.state.model.layers[0].gp.q, 1  # the location kernel's variance is not trained, nor the jitter
     adams = numbers(begun.state.model) - location - 1 - (numbers(q) if natural else 0)
     assert numbers(begun.state.adam.mu) == numbers(begun.state.adam.nu) == adams
-    with pytest.raises(ValueError, match=f"go on with natural_gradients={natural}"):
+    with pytest.raises(ValueError, match="start anew from the state's model"):
         list(train(begun.state, X, Y, steps=4, natural_gradients=not natural, **settings))
     (whole,) = list(train(model(), X, Y, steps=4, natural_gradients=natural, **settings))[1:]
     (resumed,) = train(begun.state, X, Y, steps=4, natural_gradients=natural, **settings)
     for a, b in zip(leaves(whole.state), leaves(resumed.state), strict=True):
         np.testing.assert_array_equal(a, b)
+    settings.pop("report_every")  # the state is still whole, and can be gone on from again
+    again = tickgp.fit(begun.state, X, Y, steps=4, natural_gradients=natural, **settings)
+    assert eqx.tree_equal(again, whole.state.model)
+    assert eqx.tree_equal(
+        tickgp.fit(begun.state, X, Y, steps=2, natural_gradients=natural, **settings), begun.state.model
+    )
+
+
+@pytest.mark.parametrize("rate", [1e20, 3.0])
+def test_natural_steps_are_at_most_whole(rate, key):
+    """Beyond a whole step the covariance could lose its sign; Adam's part is frozen, or it would leave the numbers."""
+    rest = lambda m: (m.layers[0].gp.kernel, m.layers[0].gp.inducing)
+    start = tickgp.freeze(model(), rest)
+    large, whole = (tickgp.fit(start, X, Y, steps=1, batch_size=24, learning_rate=r, key=key) for r in (rate, 1.0))
+    assert not eqx.tree_equal(start, whole)
+    assert eqx.tree_equal(large, whole)

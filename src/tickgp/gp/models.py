@@ -58,12 +58,24 @@ class DeepGP(eqx.Module):
         x = to_pixels(x)
         return x if self.standardise is None else self.standardise(x)
 
-    def propagate(self, x: Shaped[Array, "N ..."], *, key: PRNGKeyArray, common: bool = False) -> Marginals:
-        """q(f(x)) of the last layer, given a draw of every hidden layer. x: floats, or bytes to be divided by 255."""
-        x = self.pixels(x)
-        for i, layer in enumerate(self.layers[:-1]):
-            x = layer.sample(x, self.jitter, self.sampling, key=jax.random.fold_in(key, i), common=common)
-            x = jax.lax.optimization_barrier(x)  # a pixel is worked out once, not once for each patch it is in
+    def draw(
+        self, layer: int, x: Float[Array, "N ..."], *, key: PRNGKeyArray, common: bool = False
+    ) -> Float[Array, "N ..."]:
+        """A draw of what hidden layer number `layer` makes of `x`, which the layers below it put out."""
+        own_key = jax.random.fold_in(key, layer)
+        x = self.layers[layer].sample(x, self.jitter, self.sampling, key=own_key, common=common)
+        return jax.lax.optimization_barrier(x)  # a pixel is worked out once, not once for each patch it is in
+
+    def propagate(
+        self, x: Shaped[Array, "N ..."], *, key: PRNGKeyArray, common: bool = False, after: int = 0
+    ) -> Marginals:
+        """q(f(x)) of the last layer, given a draw of every hidden layer. x: floats, or bytes to be divided by 255.
+
+        With `after`, x has been through so many layers already (see `draw`).
+        """
+        x = x if after else self.pixels(x)
+        for layer in range(after, len(self.layers) - 1):
+            x = self.draw(layer, x, key=key, common=common)
         return self.layers[-1].marginals(x, self.jitter)
 
     def kl(self) -> Float[Array, ""]:

@@ -54,7 +54,6 @@ def predict(
     if num_samples < 1 or batch_size < 1:
         raise ValueError(f"{num_samples} samples in batches of {batch_size} were asked for; both must be at least 1")
     keys = jax.random.split(key, num_samples)
-    # One layer: all but the last draw is the same for all samples, and is computed once for all of them together.
     # Deep: a few samples at a time, so that one program serves for any number of them.
     together = num_samples if len(model.layers) == 1 else min(_TOGETHER, num_samples)
     parts = [_predict_batch(model, jnp.asarray(x), keys, together) for x in padded_batches(images, batch_size)]
@@ -69,18 +68,21 @@ def _predict_batch(model: DeepGP, images: Array, keys: Key[Array, " S"], togethe
 
 @jit
 def _sum_samples(model: DeepGP, images: Array, keys: Key[Array, " S"]) -> Prediction:
-    """Σ_s of the probabilities and of their entropies."""
+    """Σ_s of the probabilities and of their entropies. What the first draw needs is computed once for all samples."""
     likelihood = model.likelihood
     if not isinstance(likelihood, AbstractClassification):
         raise TypeError(
             f"class probabilities need a likelihood of classes, and {type(likelihood).__name__} has none; "
             "for a regression use model.propagate(x, key=key).mean"
         )
-
-    def one_sample(key: PRNGKeyArray) -> Float[Array, "N K"]:
-        key_hidden, key_output = jax.random.split(key)
-        f = model.propagate(images, key=key_hidden, common=True).sample(key=key_output, common=True)
-        return likelihood.probabilities(f)
-
-    p = jax.vmap(one_sample)(keys) if len(model.layers) == 1 else jax.lax.map(one_sample, keys)
+    hidden, output = jnp.moveaxis(jax.vmap(jax.random.split)(keys), 1, 0)
+    scores = lambda f, key: likelihood.probabilities(f.sample(key=key, common=True))
+    if len(model.layers) == 1:
+        f = model.propagate(images, key=keys[0])
+        p = jax.vmap(lambda key: scores(f, key))(output)
+    else:
+        x = model.pixels(images)
+        first = jax.vmap(lambda key: model.draw(0, x, key=key, common=True))(hidden)
+        rest = lambda x, key, own: scores(model.propagate(x, key=key, common=True, after=1), own)
+        p = jax.lax.map(lambda inputs: rest(*inputs), (first, hidden, output))
     return Prediction(jnp.sum(p, axis=0), jnp.sum(jnp.sum(entr(p), axis=2), axis=0))

@@ -11,12 +11,13 @@ import numpy as np
 from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
 
 from tickgp.gp.builders import as_pixels, few, image_layer
-from tickgp.gp.convolution import Convolutional
+from tickgp.gp.convolution import Convolutional, PatchResponse
 from tickgp.gp.inducing import InducingPatches
+from tickgp.gp.kernels import AbstractStationary
 from tickgp.gp.layers import Layer
 from tickgp.gp.means import IdentityConv
 from tickgp.gp.models import DeepGP
-from tickgp.gp.params import Real
+from tickgp.gp.params import Positive, Real
 from tickgp.gp.patches import PatchGrid
 from tickgp.gp.variational import MeanField, SparseGP
 
@@ -24,11 +25,13 @@ from tickgp.gp.variational import MeanField, SparseGP
 def warm_start(trained: DeepGP, images: ArrayLike, *, key: PRNGKeyArray, **settings: Any) -> DeepGP:
     """A model one layer deeper: all layers of a trained deep convolutional GP, and a new one before its last.
 
-    The new layer starts as the identity with little noise, on patches of what the layers below it put out. So the last
-    layer sees what it saw before without a margin: it keeps the weights of the patches that are left, and its inducing
-    patches move along; all else stays as it was. Settings: those of `image_layer`; patch size, stride, number of
-    inducing patches and kind of q are by default those of the hidden layer below, the variance is 0.01, and the
-    lengthscale half the median distance between patches.
+    The new layer starts as the identity with little noise, on patches of what the layers below it put out. With a
+    stride of 1 the last layer then sees what it saw before without a margin: it keeps the weights of the patches that
+    are left (without weights it is their mean), and its inducing patches move along; all else stays as it was. With a
+    larger stride that holds as far as images are smooth. The bound falls by the KL divergence of the new layer, whose q
+    has hardly any variance yet. Settings: those of `image_layer`; patch size, stride, number of inducing patches and
+    kind of q are by default those of the hidden layer below, the variance is 0.01, and the lengthscale half the median
+    distance between patches.
     Paper: three layers start from two
     """
     *hidden, last = trained.layers
@@ -60,24 +63,41 @@ def _moved(gp: SparseGP, through: PatchGrid, image_shape: tuple[int, ...]) -> Sp
     """A sum over patches `gp`, for images of which the centre of each patch of `through` is left."""
     stride, margin = np.array(through.stride), (np.array(through.patch_shape) - 1) // 2
 
-    def weights(old: PatchGrid, new: PatchGrid, w: Real) -> Real:
-        """For each new patch the weight of the nearest old one. f divides by the number of patches."""
-        corners = new.corners(np.arange(new.num_patches)) * stride + margin
-        row, column = np.minimum(np.rint(corners / old.stride).astype(int), (old.rows - 1, old.columns - 1)).T
-        return Real(new.num_patches / old.num_patches * w.value[row * old.columns + column], w.trainable)
-
     def move(node: Any) -> Any:
         if isinstance(node, Convolutional):
             grid = PatchGrid(image_shape, node.grid.patch_shape, node.grid.stride)
             w = None if node.weights is None else weights(node.grid, grid, node.weights)
-            return Convolutional(grid, node.response, w)
+            return Convolutional(grid, _shrunk(node.response, stride), w)
         if isinstance(node, InducingPatches) and node.places is not None:
             return eqx.tree_at(lambda z: z.places.raw, node, (node.places.raw - margin) / stride)
         return node
 
+    def weights(old: PatchGrid, new: PatchGrid, w: Real) -> Real:
+        """For each new patch the weight of the nearest old one, times the number of those that it stands for.
+
+        f divides by the number of patches.
+        """
+        corners = new.corners(np.arange(new.num_patches)) * stride + margin
+        nearest = np.floor(corners / old.stride + 0.5).astype(int)
+        row, column = np.minimum(nearest, (old.rows - 1, old.columns - 1)).T
+        share = stride.prod() * new.num_patches / old.num_patches
+        return Real(share * w.value[row * old.columns + column], w.trainable)
+
     is_part = lambda node: isinstance(node, Convolutional | InducingPatches)
     kernel, inducing = (jax.tree.map(move, part, is_leaf=is_part) for part in (gp.kernel, gp.inducing))
     return SparseGP(kernel, inducing, gp.q)
+
+
+def _shrunk(response: PatchResponse, stride: np.ndarray) -> PatchResponse:
+    """The response with its location kernel in units of `stride` pixels."""
+    location = response.location
+    if not isinstance(location, AbstractStationary):
+        return response
+    lengthscale = location.lengthscale
+    unit = stride if lengthscale.value.ndim else np.sqrt(stride.prod())
+    return eqx.tree_at(
+        lambda r: r.location.lengthscale, response, Positive(lengthscale.value / unit, lengthscale.trainable)
+    )
 
 
 @eqx.filter_jit

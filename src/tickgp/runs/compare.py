@@ -31,7 +31,8 @@ class Compared:
 def compare_runs(folders: Sequence[Path]) -> list[Compared]:
     """The runs in the order of their ELBO, those without one last.
 
-    ELBOs of different data, or of different likelihoods, bound different things: such runs are refused.
+    ELBOs of different data, of different likelihoods, or of deep models whose hidden layers are drawn in different ways
+    are of different things: such runs are refused.
     """
     if len(folders) < 2:
         raise UsageError(f"{len(folders)} run was given; to compare, give at least two")
@@ -40,6 +41,8 @@ def compare_runs(folders: Sequence[Path]) -> list[Compared]:
     with_elbo = [folder for folder, likelihood in zip(folders, likelihoods, strict=True) if likelihood is not None]
     known = [likelihood for likelihood in likelihoods if likelihood is not None]
     _check_equal(with_elbo, known, "likelihoods", "train them with the same --likelihood")
+    deep = [(folder, sampling) for folder in with_elbo if (sampling := _sampling(folder)) is not None]
+    _check_equal([f for f, _ in deep], [s for _, s in deep], "samplers", "train them with the same --sampling")
     return sorted(map(_compared, folders), key=lambda run: float("inf") if run.elbo is None else -run.elbo)
 
 
@@ -58,6 +61,12 @@ def _likelihood(folder: Path) -> str | None:
     if read_json(folder / "metrics.json")["elbo"] is None:
         return None
     return read_config(folder / "config.toml").model.likelihood
+
+
+def _sampling(folder: Path) -> str | None:
+    """How hidden layers are drawn; None where there are none."""
+    model = read_config(folder / "config.toml").model
+    return model.sampling if model.name.startswith("deep") and model.depth > 1 else None
 
 
 def _check_equal(folders: Sequence[Path], values: list[str], what: str, remedy: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Generator, Iterator
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ import jax
 import numpy as np
 
 from tickgp.data.dataset import Dataset
+from tickgp.errors import UsageError
 from tickgp.evaluation.bound import dataset_elbo
 from tickgp.gp.models import DeepGP
 from tickgp.gp.warm_start import warm_start
@@ -42,6 +43,8 @@ from tickgp.training.loop import Progress, State, initial_state, train
 from tickgp.training.stopping import at_rest
 from tickgp.training.toml import read_config
 
+_KEPT = "its numbers take the place of settings of the start, such as variances and lengthscales"
+
 
 def execute(
     folder: Path,
@@ -60,6 +63,8 @@ def execute(
     if config is not None:
         check_free(folder, overwrite=overwrite)
         config = resolved(config)
+        if config.training.start_from == folder.resolve():
+            raise UsageError(f"{folder} is to be overwritten by a run that starts from it; give another --out")
         data = load_data(config)
     else:
         config = read_config(folder / "config.toml")
@@ -73,6 +78,7 @@ def execute(
     model = build_model(config.model, data.train.images, len(data.class_names), key=model_key)
     if config.training.start_from is not None and (new or not checkpoints(folder / "checkpoint")):
         model = _inherited(config, model, data, model_key)
+        yield Note(f"starts from the trained model of {config.training.start_from}; {_KEPT}")
     if new:
         prepare(config, folder, overwrite=overwrite)
     run = _Run(folder, config, data, command, began)
@@ -198,14 +204,18 @@ def _inherited(config: Config, fresh: DeepGP, data: Dataset, key: jax.Array) -> 
     """`fresh` with the numbers of the model that it is to start from, made a layer deeper if need be."""
     folder, new = config.training.start_from, config.model
     assert folder is not None
-    trained = load_model(folder).model
+    source = load_model(folder)
+    trained = source.model
     if len(fresh.layers) == len(trained.layers) + 1:
         trained = warm_start(trained, data.train.images, q_mu=new.hidden_q_mu, initialiser=new.initialiser, key=key)
     shapes = [[leaf.shape for leaf in jax.tree.leaves(model)] for model in (fresh, trained)]
     if shapes[0] != shapes[1]:
-        raise ValueError(
-            f"the model of {folder} does not fit these settings; start from a run with the same settings of the model, "
-            "or with one layer less"
+        old = source.config.model
+        pairs = {field.name: (getattr(old, field.name), getattr(new, field.name)) for field in fields(new)}
+        differing = [f"{name.replace('_', '-')} {a} there, {b} here" for name, (a, b) in pairs.items() if a != b]
+        raise UsageError(
+            f"the model of {folder} does not fit these settings ({'; '.join(differing) or 'other images or classes'}); "
+            "start from a run with the same settings of the model, or with one layer less"
         )
     return jax.tree.unflatten(jax.tree.structure(fresh), jax.tree.leaves(trained))
 

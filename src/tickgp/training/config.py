@@ -164,8 +164,8 @@ class TrainingConfig:
     """Train the last layer's q(u) by natural gradients, with steps of the size of the learning rate but at most 1,
     unless it is mean-field or the likelihood is robustmax; Adam trains the rest."""
     start_from: Path | None = None
-    """Start from the trained model of this run: one of the same shape, or a deep one with a layer less. A layer more
-    starts as the identity, with little noise."""
+    """Start from the trained model of this run: one of the same shape, or a deep one with a layer less. Its numbers
+    take the place of settings of the start, such as variance. A layer more starts as the identity with little noise."""
     patience: int | None = None
     """Stop early when the mean ELBO of this many steps is no better than that of as many before."""
     num_samples: int = 1

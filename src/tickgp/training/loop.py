@@ -82,20 +82,20 @@ def train(
 ) -> Iterator[Progress]:
     """Maximise the ELBO, and say every `report_every` steps and at the end where it stands.
 
-    start: a model, or the state in which training stopped; it goes on to `steps` in all. learning_rate: a number, or a
-    function of the step; from 0.03 straight to 0 if None. natural_gradients: the last layer's q(u) is trained by
-    natural gradients, with steps of the size of the learning rate, at most 1, if its covariance is full and not frozen
-    and the likelihood allows for it; Adam trains the rest. num_samples: draws of the hidden layers for each step.
-    likelihood_samples: draws of the last layer for each of those, which cost next to nothing. stop: asked after each
-    step whether to end early. In an epoch no image is seen twice. A step without a finite gradient is not applied (see
-    `training.failures`).
+    start: a model, or the state in which training stopped; it goes on to `steps` in all. The state of an event is valid
+    until the next event is asked for. learning_rate: a number, or a function of the step; from 0.03 straight to 0 if
+    None. natural_gradients: the last layer's q(u) is trained by natural gradients, with steps of the size of the
+    learning rate, at most 1, if its covariance is full and not frozen and the likelihood allows for it; Adam trains the
+    rest. A state goes on as it began. num_samples: draws of the hidden layers for each step. likelihood_samples: draws
+    of the last layer for each of those, which cost next to nothing. stop: asked after each step whether to end early.
+    In an epoch no image is seen twice. A step without a finite gradient is not applied (see `training.failures`).
     """
-    state = start if isinstance(start, State) else initial_state(start, natural_gradients=natural_gradients)
+    state = _copy(start) if isinstance(start, State) else initial_state(start, natural_gradients=natural_gradients)
     natural = _last_q(state.adam.mu) is None
     if natural != (natural_gradients and _can_be_natural(state.model)):
         raise ValueError(
-            f"the state to go on from was trained {'with' if natural else 'without'} natural gradients; "
-            f"go on with natural_gradients={natural}"
+            f"the last q(u) of this state was trained {'with' if natural else 'without'} natural gradients, and is now "
+            "to be trained otherwise; leave that as it was, or start anew from the state's model"
         )
     images = check_inputs(images)
     labels = state.model.likelihood.check(labels, len(images))
@@ -132,21 +132,27 @@ def train(
 
 
 def fit(
-    model: DeepGP, images: ArrayLike, labels: ArrayLike, *, steps: int, key: PRNGKeyArray, **settings: Any
+    start: DeepGP | State, images: ArrayLike, labels: ArrayLike, *, steps: int, key: PRNGKeyArray, **settings: Any
 ) -> DeepGP:
-    """`model`, trained. Settings: those of `train`."""
-    for event in train(model, images, labels, steps=steps, key=key, **settings):
+    """The trained model. Settings: those of `train`."""
+    model = start.model if isinstance(start, State) else start
+    for event in train(start, images, labels, steps=steps, key=key, **settings):
         model = event.state.model
     return model
 
 
 def initial_state(model: DeepGP, *, natural_gradients: bool = True) -> State:
-    """Before the first step. Its arrays are its own: a step gives the memory of the state it takes to the next."""
-    model = jax.tree.map(jnp.copy, model)
+    """Before the first step."""
+    model = _copy(model)
     parameters, zero = eqx.filter(model, trainable(model)), lambda: jnp.zeros((), int)
     if natural_gradients and _can_be_natural(model):
         parameters = _without_last_q(parameters)
     return State(model, _ADAM.init(parameters), zero(), zero(), jnp.zeros(2))
+
+
+def _copy(tree: Any) -> Any:
+    """With arrays of its own: a step gives the memory of the state it takes to the next."""
+    return jax.tree.map(jnp.copy, tree)
 
 
 def _rate(learning_rate: Callable[[int], float] | float | None, steps: int) -> Callable[[int], float]:
@@ -220,13 +226,13 @@ def _step(
     slope = for_adam(gradient)
     direction, adam = _ADAM.update(slope, state.adam)
     moved = jax.tree.map(lambda p, d: p - learning_rate * d, for_adam(parameters), direction)
-    new_q = None
+    must_be_finite: list[Any] = [value, jax.tree.map(jnp.square, slope)]  # what Adam squares
     if natural:
         up = jax.tree.map(jnp.negative, _last_q(gradient))
         new_q = natural_step(_last_q(parameters), up, jnp.minimum(learning_rate, 1))
         moved = eqx.tree_at(_last_q, moved, new_q, is_leaf=lambda node: node is None)
-    # Also what Adam squares must be finite; of a natural step, what it leads to.
-    finite = all_finite(value, jax.tree.map(jnp.square, slope), new_q)
+        must_be_finite += [up, new_q]
+    finite = all_finite(*must_be_finite)
     parameters, adam = jax.tree.map(
         lambda new, old: jnp.where(finite, new, old), (moved, adam), (parameters, state.adam)
     )

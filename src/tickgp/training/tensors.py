@@ -58,7 +58,10 @@ def load_tree(path: Path, like: Tree) -> Tree:
         name for name, a in named.items() if (a.shape, a.dtype) != (arrays[name].shape, arrays[name].dtype)
     ]
     if wrong:
-        raise ValueError(f"{path} does not fit its model at {', '.join(wrong[:3])}; was it made by another version?")
+        raise ValueError(
+            f"{path} does not fit its model at {', '.join(wrong[:3])}; undo what was changed in its settings, "
+            "if it was not made by another version"
+        )
 
     def read(keys: tuple[Any, ...], leaf: Any) -> Any:
         if not isinstance(leaf, Triangular):
