@@ -63,7 +63,8 @@ def _overview(model: DeepGP) -> str:
 def _input(covariance: AbstractCovariance, layer: Layer) -> str:
     match covariance:
         case Convolutional() | MultiOutputConvolutional():
-            return _images(covariance.grid.image_shape)
+            shape = covariance.grid.image_shape
+            return _images(shape) + {1: " (grey)", 3: " (colour)"}.get(shape[2], "")
         case Pointwise():
             return f"inputs of {layer.gp.inducing[0].Z.value.shape[1]:,} numbers each"
     return "images"
@@ -71,8 +72,7 @@ def _input(covariance: AbstractCovariance, layer: Layer) -> str:
 
 def _images(shape: tuple[int, ...]) -> str:
     H, W, C = shape
-    channels = {1: "one channel (grey)", 3: "three channels (colour)"}.get(C, f"{C} channels")
-    return f"images of {H}×{W} pixels with {channels}"
+    return f"images of {H}×{W} pixels with {'one channel' if C == 1 else f'{C} channels'}"
 
 
 def _layer(layer: Layer, unit: str) -> Iterator[Fact]:
