@@ -90,13 +90,7 @@ def train(
     of the last layer for each of those, which cost next to nothing. stop: asked after each step whether to end early.
     In an epoch no image is seen twice. A step without a finite gradient is not applied (see `training.failures`).
     """
-    state = _copy(start) if isinstance(start, State) else initial_state(start, natural_gradients=natural_gradients)
-    natural = _last_q(state.adam.mu) is None
-    if natural != (natural_gradients and _can_be_natural(state.model)):
-        raise ValueError(
-            f"the last q(u) of this state was trained {'with' if natural else 'without'} natural gradients, and is now "
-            "to be trained otherwise; leave that as it was, or start anew from the state's model"
-        )
+    state = _begin(start, natural_gradients)
     images = check_inputs(images)
     labels = state.model.likelihood.check(labels, len(images))
     samples = {"num_samples": num_samples, "likelihood_samples": likelihood_samples}
@@ -148,6 +142,18 @@ def initial_state(model: DeepGP, *, natural_gradients: bool = True) -> State:
     if natural_gradients and _can_be_natural(model):
         parameters = _without_last_q(parameters)
     return State(model, _ADAM.init(parameters), zero(), zero(), jnp.zeros(2))
+
+
+def _begin(start: DeepGP | State, natural_gradients: bool) -> State:
+    """The state to go on from, which `train` may use up."""
+    state = _copy(start) if isinstance(start, State) else initial_state(start, natural_gradients=natural_gradients)
+    natural = _last_q(state.adam.mu) is None
+    if natural != (natural_gradients and _can_be_natural(state.model)):
+        raise ValueError(
+            f"the last q(u) of this state was trained {'with' if natural else 'without'} natural gradients, and is now "
+            "to be trained otherwise; leave that as it was, or start anew from the state's model"
+        )
+    return state
 
 
 def _copy(tree: Any) -> Any:
