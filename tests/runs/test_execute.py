@@ -181,6 +181,7 @@ def test_a_deeper_model_starts_from_a_trained_one(tmp_path):
         list(execute(tmp_path / "two", replace(shallow, training=still), overwrite=True))
 
 
+@pytest.mark.slow
 def test_without_natural_gradients_it_goes_on_too(tmp_path):
     config = replace(SMALL, training=replace(SMALL.training, natural_gradients=False))
     asked = iter(range(100))
