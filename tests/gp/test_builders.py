@@ -13,7 +13,7 @@ from tickgp.gp.kernels import Matern32, SquaredExponential
 from tickgp.gp.likelihoods import Bernoulli, Softmax
 from tickgp.gp.means import IdentityConv, Linear, Zero
 from tickgp.gp.params import AbstractParameter
-from tickgp.gp.variational import MeanField
+from tickgp.gp.variational import FullRank, MeanField
 
 GREY, COLOUR = (9, 8, 1), (8, 9, 3)
 LIKELIHOOD = Softmax(4)
@@ -127,6 +127,11 @@ def test_settings_replace_the_initial_values():
     np.testing.assert_allclose(hidden.gp.q.q_std.value, 1e-3, rtol=1e-5)
     np.testing.assert_allclose(last.gp.q.q_std.value, 1.0, rtol=1e-6)
     assert (model.sampling, float(model.jitter)) == ("marginal", pytest.approx(1e-3))
+
+
+def test_hidden_layers_alone_can_be_mean_field():
+    model = build("deep_conv", depth=3, patch_size=2, hidden_mean_field=True)
+    assert [type(layer.gp.q) for layer in model.layers] == [MeanField, MeanField, FullRank]
 
 
 @pytest.mark.parametrize("depth", [1, 2, 3])

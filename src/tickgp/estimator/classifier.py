@@ -253,6 +253,7 @@ class TickClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             batch_size=settings.batch_size,
             learning_rate=schedule(settings),
             natural_gradients=settings.natural_gradients,
+            hidden_mean_rate=settings.hidden_mean_rate,
             num_samples=settings.num_samples,
             likelihood_samples=settings.likelihood_samples,
             report_every=REPORT_EVERY,

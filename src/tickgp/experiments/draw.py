@@ -175,6 +175,7 @@ def patch_response(scale: Scale, places: Places) -> Pictures:
         for kernel, title in TITLES.items()
     }
     notes = {"Conv-GP": "the same response everywhere", "TICK-GP": _learned(book.run(names["tick"]))}
+    notes = {name: f"deviation {samples[name].std():.1f}; {note}" for name, note in notes.items()}
     two, seven = (test.images[test.labels == label][0, ..., 0] / 255.0 for label in (0, 1))
     boxes = tuple((*corner, 5) for corner in matching_patches(two, seven, 5))
     return {

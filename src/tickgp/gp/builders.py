@@ -126,6 +126,7 @@ def convolutional(
     hidden_variance: float = 1.0,
     hidden_lengthscale: float | None = 1.0,
     hidden_q_mu: float = 0.01,
+    hidden_mean_field: bool = False,
     initialiser: Initialiser = "random",
     places: Places = "true",
     mean_field: bool = False,
@@ -136,8 +137,8 @@ def convolutional(
 ) -> DeepGP:
     """`depth` − 1 of `image_layer`, then a `class_layer`: see these for the settings, the first ones named hidden.
 
-    standardise: shift and scale every channel to mean 0 and deviation 1 over `images`; the model does it to all images
-    it is given.
+    mean_field is for all layers, hidden_mean_field for all but the last. standardise: shift and scale every channel to
+    mean 0 and deviation 1 over `images`; the model does it to all images it is given.
     """
     x, first = _prepared(images, standardise)
     keys = _layer_keys(key, depth)
@@ -154,7 +155,7 @@ def convolutional(
                 lengthscale=hidden_lengthscale,
                 q_mu=hidden_q_mu,
                 initialiser=initialiser,
-                mean_field=mean_field,
+                mean_field=mean_field or hidden_mean_field,
                 key=layer_key,
             )
         x = np.asarray(layer.mean(jnp.asarray(few(x)))).reshape(-1, *layer.output_shape)

@@ -32,6 +32,10 @@ class AbstractVariational(eqx.Module):
     def spread(self, a: Float[Array, "J M T"]) -> Float[Array, "T L M"]:
         """aᵀ q_sqrt of every latent, J = 1 if all share a: its squared length is the variance of aᵀv."""
 
+    def variance(self, a: Float[Array, "J M T"]) -> Float[Array, "T L"]:
+        """That of aᵀv, of every latent."""
+        return jnp.sum(self.spread(a) ** 2, axis=-1)
+
     @abstractmethod
     def draw(self, noise: Float[Array, " M"]) -> Float[Array, " M"]:
         """q_mu + q_sqrt noise: a sample of v, from standard normal noise."""
@@ -67,6 +71,9 @@ class MeanField(AbstractVariational):
 
     def spread(self, a: Float[Array, "J M T"]) -> Float[Array, "T L M"]:
         return jnp.moveaxis(self.q_std.value[:, :, None] * a, -1, 0)
+
+    def variance(self, a: Float[Array, "J M T"]) -> Float[Array, "T L"]:
+        return _each_latent(matmul, a**2, self.q_std.value[:, :, None] ** 2)[..., 0]
 
     def draw(self, noise: Float[Array, " M"]) -> Float[Array, " M"]:
         return self.q_mu.value + self.q_std.value * noise
@@ -175,9 +182,8 @@ def marginals(gp: SparseGP, x: Float[Array, "N ..."], jitter: Float[Array, ""]) 
     Paper: eq. qf
     """
     A, residual = _project(gp, x, jitter)
-    mean, spread = _moments(gp.q, A)
-    variance = jnp.moveaxis(residual, 0, -1) + jnp.sum(spread**2, axis=-1)
-    return Marginals(mean, variance, gp.kernel.mixing)
+    through_u = gp.q.variance(_flat(A)).reshape(*A.shape[2:], -1)
+    return Marginals(_mean(gp.q, A), jnp.moveaxis(residual, 0, -1) + through_u, gp.kernel.mixing)
 
 
 def joint(gp: SparseGP, x: Float[Array, "N ..."], jitter: Float[Array, ""]) -> Joint:
@@ -186,10 +192,10 @@ def joint(gp: SparseGP, x: Float[Array, "N ..."], jitter: Float[Array, ""]) -> J
     Paper: eq. qf
     """
     A, _ = _project(gp, x, jitter)
-    mean, spread = _moments(gp.q, A)
+    spread = gp.q.spread(_flat(A)).reshape(*A.shape[2:], -1, A.shape[1])
     explained = einsum("jmnp,jmnq->jnpq", A, A)
     covariance = gp.kernel.Kff_joint(x) - explained + einsum("nplm,nqlm->lnpq", spread, spread)
-    return Joint(mean, covariance, gp.kernel.mixing)
+    return Joint(_mean(gp.q, A), covariance, gp.kernel.mixing)
 
 
 def sample(
@@ -235,14 +241,14 @@ def _project(
     return A, jnp.maximum(Kff - jnp.sum(A**2, axis=1), floor)
 
 
-def _moments(
-    q: AbstractVariational, A: Float[Array, "J M N Q"]
-) -> tuple[Float[Array, "N Q L"], Float[Array, "N Q L M"]]:
-    """Aᵀ q_mu and Aᵀ q_sqrt of every latent."""
-    J, M, N, Q = A.shape
-    flat = A.reshape(J, M, N * Q)
-    mean = _each_latent(matmul, flat, q.q_mu.value[:, :, None])
-    return mean.reshape(N, Q, -1), q.spread(flat).reshape(N, Q, -1, M)
+def _mean(q: AbstractVariational, A: Float[Array, "J M N Q"]) -> Float[Array, "N Q L"]:
+    """Aᵀ q_mu of every latent."""
+    return _each_latent(matmul, _flat(A), q.q_mu.value[:, :, None]).reshape(*A.shape[2:], -1)
+
+
+def _flat(A: Float[Array, "J M N Q"]) -> Float[Array, "J M T"]:
+    """All sites of all inputs in a row."""
+    return A.reshape(*A.shape[:2], -1)
 
 
 def _each_latent(

@@ -63,6 +63,7 @@ def build_model(config: ModelConfig, images: np.ndarray, num_classes: int, *, ke
         hidden_variance=config.hidden_variance,
         hidden_lengthscale=config.hidden_lengthscale,
         hidden_q_mu=config.hidden_q_mu,
+        hidden_mean_field=config.hidden_mean_field,
         initialiser=config.initialiser,
         places=config.places,
         mean_field=config.mean_field,

@@ -74,6 +74,7 @@ def train(
     batch_size: int = 128,
     learning_rate: Callable[[int], float] | float | None = None,
     natural_gradients: bool = True,
+    hidden_mean_rate: float = 1.0,
     num_samples: int = 1,
     likelihood_samples: int = 16,
     report_every: int = 100,
@@ -86,8 +87,9 @@ def train(
     until the next event is asked for. learning_rate: a number, or a function of the step; from 0.03 straight to 0 if
     None. natural_gradients: the last layer's q(u) is trained by natural gradients, with steps of the size of the
     learning rate, at most 1, if its covariance is full and not frozen and the likelihood allows for it; Adam trains the
-    rest. A state goes on as it began. num_samples: draws of the hidden layers for each step. likelihood_samples: draws
-    of the last layer for each of those, which cost next to nothing. stop: asked after each step whether to end early.
+    rest. A state goes on as it began. hidden_mean_rate: factor on the learning rate of the means of the hidden layers'
+    q(u). num_samples: draws of the hidden layers for each step. likelihood_samples: draws of the last layer for each of
+    those, which cost next to nothing. stop: asked after each step whether to end early.
     In an epoch no image is seen twice. A step without a finite gradient is not applied (see `training.failures`).
     """
     state = _begin(start, natural_gradients)
@@ -101,7 +103,7 @@ def train(
     batch_size, rate = min(batch_size, len(x)), _rate(learning_rate, steps)
     key_order, key_step = jax.random.split(key)
     leaves, structure = jax.tree.flatten(state)
-    step, lapack = _compiled_step(structure, batch_size, **samples), _lapack()
+    step, lapack = _compiled_step(structure, batch_size, hidden_mean_rate, **samples), _lapack()
     i, order, seconds, ending = int(state.step), None, 0.0, False
     while i < steps and not ending:
         began = time.monotonic()
@@ -174,6 +176,10 @@ def _lapack() -> ThreadpoolController:
     return ThreadpoolController()
 
 
+def _hidden_means(model: DeepGP) -> list[Any]:
+    return [layer.gp.q.q_mu for layer in model.layers[:-1]]
+
+
 def _last_q(model: DeepGP) -> Any:
     return model.layers[-1].gp.q
 
@@ -195,12 +201,15 @@ def _shuffle(key: PRNGKeyArray, num: int) -> Int[Array, " num"]:
 
 
 @functools.lru_cache(maxsize=32)
-def _compiled_step(structure: jax.tree_util.PyTreeDef, batch_size: int, **samples: int) -> Callable[..., list[Array]]:
+def _compiled_step(
+    structure: jax.tree_util.PyTreeDef, batch_size: int, hidden_mean_rate: float, **samples: int
+) -> Callable[..., list[Array]]:
     """`_step` from the arrays of a state to those of the next. Taking a state apart costs as much as small steps do."""
 
     def step(leaves: list[Array], *inputs: Any) -> list[Array]:
         state = jax.tree.unflatten(structure, leaves)
-        return jax.tree.leaves(_step(state, *inputs, batch_size=batch_size, samples=samples))
+        new = _step(state, *inputs, batch_size=batch_size, hidden_mean_rate=hidden_mean_rate, samples=samples)
+        return jax.tree.leaves(new)
 
     return jit(step, donate_argnums=0)
 
@@ -214,6 +223,7 @@ def _step(
     key: PRNGKeyArray,
     *,
     batch_size: int,
+    hidden_mean_rate: float,
     samples: dict[str, int],
 ) -> State:
     """One step on the next batch of `order`: Adam's, and of a last q(u) that has no moments a natural one."""
@@ -231,6 +241,8 @@ def _step(
     for_adam = _without_last_q if natural else lambda tree: tree
     slope = for_adam(gradient)
     direction, adam = _ADAM.update(slope, state.adam)
+    means = jax.tree.map(lambda d: hidden_mean_rate * d, _hidden_means(direction))
+    direction = eqx.tree_at(_hidden_means, direction, means)
     moved = jax.tree.map(lambda p, d: p - learning_rate * d, for_adam(parameters), direction)
     must_be_finite: list[Any] = [value, jax.tree.map(jnp.square, slope)]  # what Adam squares
     if natural:
