@@ -12,7 +12,14 @@ from tickgp.experiments.cells import CnnConfig
 from tickgp.experiments.page import results_page
 from tickgp.experiments.plan import EXPERIMENTS, cells_of
 from tickgp.experiments.results import all_settings, is_done, result_path, settings_of, thinned
-from tickgp.experiments.side_tables import about_cnns, hits_table, learned_locations, sampler_table, step_ms
+from tickgp.experiments.side_tables import (
+    about_cnns,
+    hits_table,
+    learned_locations,
+    sampler_table,
+    seeds_table,
+    step_ms,
+)
 from tickgp.experiments.tables import Book, table1, table2, table3
 
 ROOT = Path(__file__).parents[2]
@@ -101,6 +108,19 @@ def test_the_nll_of_hits_makes_up_the_rest(tmp_path):
     write(tmp_path, "mnist/tick", {"metrics": tick_metrics()})
     row = next(line for line in hits_table(Book(tmp_path, "paper")).splitlines() if line.startswith("| MNIST"))
     assert row.split(" | ")[3] == "0.011 [0.015]"
+
+
+def test_seeds_show_their_spread_once_all_are_there(tmp_path):
+    """Errors 1, 2 and 4 %: mean 7/3, squared deviations 16/9 + 1/9 + 25/9 = 42/9, over two: 7/3."""
+    for name, error in (("mnist/conv", 0.01), ("mnist/conv-seed1", 0.02), ("mnist/conv-seed2", 0.04)):
+        assert seeds_table(Book(tmp_path, "paper")) == ""
+        result = {"100": scores(error, 0.05), "5": scores(0.5, 0.5)}
+        write(tmp_path, name, {"metrics": {"test": result, "semeion": result}, "elbo": -5000.0})
+    _, _, row = seeds_table(Book(tmp_path, "paper")).splitlines()
+    assert row == (
+        "| Conv | 2.33 ± 1.53 <sub>1.00, 2.00, 4.00</sub> | 0.050 ± 0.000 <sub>0.050, 0.050, 0.050</sub> "
+        "| 5.000 ± 0.000 <sub>5.000, 5.000, 5.000</sub> |"
+    )
 
 
 def test_the_learned_location_is_shown(tmp_path):

@@ -32,6 +32,7 @@ Name = Literal[
     "dropout",
     "traces",
     "full-covariance",
+    "seeds",
     "pretrained",
     "all",
 ]

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from tickgp.experiments.cells import (
     DROPOUT_RATES,
     ENSEMBLE_SEEDS,
+    SEEDS,
     Cell,
     Kernel,
     Sampling,
@@ -68,6 +69,10 @@ def _depth_baselines(scale: Scale) -> list[Cell]:
     return [*(growing_cnn(number, scale) for number in (1, 2, 3)), deep_se("mnist", scale), deep_se("cifar10", scale)]
 
 
+def _seeds(scale: Scale) -> list[Cell]:
+    return [shallow("mnist", model, scale, seed=seed) for model in SHALLOW for seed in SEEDS]
+
+
 def _dropout(scale: Scale) -> list[Cell]:
     return [shallow("mnist", "tick", scale), *(cnn("mnist", scale, dropout=rate) for rate in (0.25, 0.75))]
 
@@ -93,6 +98,7 @@ EXPERIMENTS = {
     "dropout": Experiment("train and test NLL of TICK and of B-CNNs of two dropout rates", _dropout),
     "traces": Experiment("error against time, depths 1 to 3", _traces),
     "pretrained": Experiment("the small TICK-GP that comes with the library", lambda scale: [pretrained(scale)]),
+    "seeds": Experiment("SE, Conv and TICK on MNIST with three seeds", _seeds),
     "full-covariance": Experiment("hidden layers drawn from marginals, jointly, and through u", _full_covariance),
 }
 

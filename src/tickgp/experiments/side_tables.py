@@ -1,4 +1,4 @@
-"""What stands beside the paper's tables: NLL of hits, learned insensitivity, dropout rates, the price of a sampler."""
+"""What stands beside the paper's tables: NLL of hits, seeds, what was learned, the price of a sampler, …"""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from tickgp.experiments import paper_numbers as paper
-from tickgp.experiments.cells import PRETRAINED, SAMPLES, CnnConfig
-from tickgp.experiments.plan import KERNELS, SAMPLERS
+from tickgp.experiments.cells import PRETRAINED, SAMPLES, SEEDS, CnnConfig, shallow
+from tickgp.experiments.plan import KERNELS, SAMPLERS, SHALLOW
 from tickgp.experiments.tables import (
     DATASETS,
     METRICS,
@@ -88,6 +88,27 @@ def _of_hits(metrics: dict[str, Any]) -> str:
     """From NLL = e · (NLL of misses) + (1 − e) · (NLL of hits), with the error e."""
     error = metrics["top1_error"]
     return f"{(metrics['nll'] - error * metrics['nll_misses']) / (1 - error):.3f}"
+
+
+def seeds_table(book: Book) -> str:
+    """MNIST's GPs of table 1 with each seed, and their spread; empty until one of them has all seeds."""
+    heads = ["MNIST", METRICS["top1_error"], METRICS["nll"], NEGATIVE_ELBO]
+    elbos = lambda runs: [-run["elbo"] / 1000 for run in runs]
+    rows = []
+    for model, title in zip(SHALLOW, ("SE", "Conv", "TICK"), strict=True):
+        runs = [book.run(shallow("mnist", model, book.scale, seed=seed).name) for seed in SEEDS]
+        found = [run for run in runs if run is not None]
+        if len(found) == len(SEEDS):
+            metrics = [run["metrics"]["test"][str(max(SAMPLES))]["test"] for run in found]
+            error = _spread([100 * some["top1_error"] for some in metrics], 2)
+            rows.append([title, error, _spread([some["nll"] for some in metrics], 3), _spread(elbos(found), 3)])
+    return markdown(heads, rows) if rows else ""
+
+
+def _spread(values: list[float], digits: int) -> str:
+    """Mean and standard deviation, and each value."""
+    shown = ", ".join(f"{value:.{digits}f}" for value in values)
+    return f"{np.mean(values):.{digits}f} ± {np.std(values, ddof=1):.{digits}f} <sub>{shown}</sub>"
 
 
 def sampler_table(book: Book) -> str:
