@@ -47,6 +47,18 @@ def blocks(covariance, N):
     return np.einsum("npnq->npq", covariance.reshape(N, Q, N, Q))
 
 
+@pytest.mark.parametrize(("num_inducing", "columns"), [(50, 60), (130, 140), (301, 310), (130, 40)])
+@pytest.mark.parametrize("shared", [True, False])
+@each_form
+def test_variance_is_that_of_the_whole_product(form, shared, num_inducing, columns):
+    """aᵀSa, with as many bands of q_sqrt as there may be, and with fewer columns than inducing variables."""
+    q_mu, q_sqrt = problems.random_q(L, num_inducing)
+    root = q_sqrt if form == "full rank" else q_sqrt * np.eye(num_inducing)
+    a = np.random.default_rng(0).normal(size=(1 if shared else L, num_inducing, columns))
+    expected = [np.sum((root[i].T @ a[0 if shared else i]) ** 2, axis=0) for i in range(L)]
+    close(FORMS[form](q_mu, q_sqrt).variance(jnp.asarray(a)), np.stack(expected, axis=-1))
+
+
 @pytest.mark.parametrize("jitter", [0.0, 1e-3])
 @each_form
 @each_prior
