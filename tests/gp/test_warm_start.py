@@ -182,10 +182,13 @@ def test_settings_of_the_new_layer(key):
     np.testing.assert_array_equal(new.gp.q.q_mu.value, np.zeros((CHANNELS, 4)))
 
 
-@pytest.mark.parametrize("name", ["tick", "conv", "se", "deep_se"])
-def test_other_models_are_refused(name, key):
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [("tick", "of a single layer"), ("se", "of a single layer"), ("deep_se", "hidden layers do not put out images")],
+)
+def test_other_models_are_refused(name, reason, key):
     model = tiny.build(name, Softmax(3))
-    with pytest.raises(ValueError, match="needs a trained deep_conv or deep_tick of at least two"):
+    with pytest.raises(ValueError, match=rf"{reason}; it needs a trained deep_conv or deep_tick"):
         warm_start(model, tiny.images(), key=key)
 
 

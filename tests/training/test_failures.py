@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 import tickgp
+from tickgp.training import loop
 from tickgp.training.failures import TrainingError, all_finite, raised_jitter
 from tickgp.training.loop import train
 
@@ -27,6 +28,18 @@ def test_a_failed_step_changes_nothing_but_counts(key):
     assert np.isnan(event.elbo)
     for a, b in zip(jax.tree.leaves(start), jax.tree.leaves(event.state.model), strict=True):
         np.testing.assert_array_equal(a, b)
+
+
+def test_a_natural_step_that_is_not_finite_fails(key, monkeypatch):
+    """All the rest of the step would be sound."""
+    start = tickgp.tick(X, tickgp.Bernoulli(), patch_size=3, num_inducing=6, key=key)
+    infinite = lambda q, gradient, size: jax.tree.map(lambda raw: raw + jnp.inf * (raw == raw.max()), q)
+    monkeypatch.setattr(loop, "natural_step", infinite)
+    loop._compiled_step.cache_clear()
+    (event,) = train(start, X, Y, steps=1, key=key)
+    loop._compiled_step.cache_clear()
+    assert int(event.state.failures) == 1
+    assert eqx.tree_equal(start, event.state.model)
 
 
 def test_jitter_grows_until_training_goes_on(key):

@@ -22,8 +22,8 @@ def model_sections(model: DeepGP) -> list[Section]:
 
 def _patches(model: DeepGP) -> Section | None:
     layers, body = model.layers, ""
-    for i in sorted({0, len(layers) - 1}):
-        body += _layer_patches(layers[i], "" if len(layers) == 1 else f"Layer {i + 1} of {len(layers)}")
+    for number, layer in enumerate(layers, start=1):
+        body += _layer_patches(layer, "" if len(layers) == 1 else f"Layer {number} of {len(layers)}")
     if not body:
         return None
     said = paragraph(

@@ -35,10 +35,15 @@ def warm_start(trained: DeepGP, images: ArrayLike, *, key: PRNGKeyArray, **setti
     Paper: three layers start from two
     """
     *hidden, last = trained.layers
-    if not hidden or not isinstance(hidden[-1].mean, IdentityConv):
+    if not hidden:
         raise ValueError(
-            f"a warm start was asked from a model of {len(trained.layers)} layers; it needs a trained deep_conv or "
-            "deep_tick of at least two, because a layer more changes what a single one sees"
+            "a warm start was asked from a model of a single layer; it needs a trained deep_conv or deep_tick of at "
+            "least two, because a layer more changes what a single one sees"
+        )
+    if not isinstance(hidden[-1].mean, IdentityConv):
+        raise ValueError(
+            "a warm start was asked from a model whose hidden layers do not put out images; it needs a trained "
+            "deep_conv or deep_tick, into which a layer can be put that changes nothing"
         )
     x = trained.pixels(jnp.asarray(few(as_pixels(images))))
     for layer in hidden:
