@@ -14,6 +14,7 @@ from tickgp.experiments.plan import EXPERIMENTS, cells_of
 from tickgp.experiments.results import all_settings, is_done, result_path, settings_of, thinned
 from tickgp.experiments.side_tables import (
     about_cnns,
+    calibration_table,
     hits_table,
     learned_locations,
     sampler_table,
@@ -24,11 +25,18 @@ from tickgp.experiments.tables import Book, table1, table2, table3
 
 ROOT = Path(__file__).parents[2]
 SCALES = ("paper", "fast", "smoke")
-MADE = {"seconds": 1.0, "machine": {"device": "cpu", "python": "3.12", "libraries": {"jax": "0.11"}}}
+MADE = {"elbo": -5000.0, "seconds": 1.0, "machine": {"device": "cpu", "python": "3.12", "libraries": {"jax": "0.11"}}}
 
 
 def scores(error: float, nll: float) -> dict:
-    test = {"top1_error": error, "top2_error": error / 2, "top3_error": error / 4, "nll": nll, "nll_misses": 2.0}
+    test = {
+        "top1_error": error,
+        "top2_error": error / 2,
+        "top3_error": error / 4,
+        "nll": nll,
+        "nll_misses": 2.0,
+        "ece": 0.01,
+    }
     return {"test": test, "interval": {name: [0.9 * value, 1.1 * value] for name, value in test.items()}}
 
 
@@ -65,15 +73,17 @@ def test_without_runs_only_the_papers_numbers_stand_there(tmp_path):
 
 
 def test_our_number_stands_beside_the_papers(tmp_path):
-    write(tmp_path, "mnist/tick", {"metrics": tick_metrics()})
+    write(tmp_path, "mnist/tick", {"metrics": tick_metrics(), **MADE})
     book = Book(tmp_path, "paper")
     row = next(line for line in table1(book).splitlines() if line.startswith("| top-1"))
     assert "1.06 <sub>0.95–1.17</sub> [0.83]<br>S = 100: 0.98 <sub>0.88–1.08</sub>" in row
+    assert "| − ELBO (×10³) |  |  | 5.000 |  |  |  |  |" in table1(book)
     assert table3(book).count("<sub>") == 10
+    assert "| MNIST |  |  | 0.010 <sub>0.009–0.011</sub> |  |  |  |" in calibration_table(book)
 
 
 def test_an_outdated_result_leaves_the_cell_empty(tmp_path):
-    write(tmp_path, "mnist/tick", {"metrics": tick_metrics()})
+    write(tmp_path, "mnist/tick", {"metrics": tick_metrics(), **MADE})
     current = json.loads(result_path(tmp_path, "paper", "mnist/tick").read_text())
     assert Book(tmp_path, "paper").gp("mnist/tick") is not None
     settings = current["settings"]
@@ -105,7 +115,7 @@ def test_the_cnn_is_chosen_by_its_validation_images(tmp_path):
 
 def test_the_nll_of_hits_makes_up_the_rest(tmp_path):
     """Ours: 0.0325 = 0.0106 · 2 + 0.9894 · 0.0114; the paper's: 0.029 = 0.0083 · 1.70 + 0.9917 · 0.0150."""
-    write(tmp_path, "mnist/tick", {"metrics": tick_metrics()})
+    write(tmp_path, "mnist/tick", {"metrics": tick_metrics(), **MADE})
     row = next(line for line in hits_table(Book(tmp_path, "paper")).splitlines() if line.startswith("| MNIST"))
     assert row.split(" | ")[3] == "0.011 [0.015]"
 

@@ -52,17 +52,16 @@ def test_first_step_of_adam(key):
 
 
 def test_means_of_hidden_layers_move_at_a_rate_of_their_own(key):
-    """Three times as far as all else in Adam's first step; what is frozen stays."""
-    start = tickgp.deep_tick(X, Bernoulli(), depth=3, patch_size=2, num_inducing=6, key=key)
+    """Three times as far as all else in Adam's first step, which is by the learning rate; what is frozen stays."""
+    start = tickgp.deep_conv(X, Bernoulli(), depth=3, patch_size=2, num_inducing=6, key=key)
     start = tickgp.freeze(start, lambda m: m.layers[1].gp.q.q_mu)
     settings = {"steps": 1, "batch_size": 24, "learning_rate": 0.01, "natural_gradients": False, "key": key}
-    plain, other = (tickgp.fit(start, X, Y, hidden_mean_rate=rate, **settings) for rate in (1.0, 3.0))
-    mean = lambda model, layer: model.layers[layer].gp.q.q_mu.raw
-    np.testing.assert_allclose(mean(other, 0) - mean(start, 0), 3 * (mean(plain, 0) - mean(start, 0)), atol=1e-6)
-    assert np.abs(mean(other, 0) - mean(start, 0)).max() == pytest.approx(0.03, rel=1e-3)
-    rest = lambda model: eqx.tree_at(lambda m: m.layers[0].gp.q.q_mu, model, None)
-    assert eqx.tree_equal(rest(plain), rest(other))
-    assert eqx.tree_equal(mean(start, 1), mean(other, 1))
+    end = tickgp.fit(start, X, Y, hidden_mean_rate=3.0, **settings)
+    moved = jax.tree.map(lambda a, b: float(np.abs(a - b).max()), start, end)
+    first, second, last = (layer.gp for layer in moved.layers)
+    assert (first.q.q_mu.raw, second.q.q_mu.raw) == (pytest.approx(0.03, rel=1e-3), 0)
+    rest = (first.inducing[0].Z.raw, first.q.q_sqrt.raw, second.inducing[0].Z.raw, last.q.q_mu.raw)
+    np.testing.assert_allclose(rest, 0.01, rtol=0.1)
 
 
 def test_same_seed_same_result_and_the_callers_model_is_untouched(key):

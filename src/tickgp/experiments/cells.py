@@ -121,7 +121,12 @@ def deep_se(dataset: str, scale: Scale) -> Cell:
     """A deep GP with squared-exponential kernels, two layers of 384 inducing points."""
     config = _deep(dataset, "conv", 2, scale)
     width = 10 if scale == "smoke" else 30
-    model = ModelConfig(name="deep-se", num_inducing=config.model.num_inducing, width=width, stride=1)
+    shared: dict[str, Any] = {
+        "num_inducing": config.model.num_inducing,
+        "initialiser": config.model.initialiser,
+        "stride": 1,
+    }
+    model = ModelConfig(name="deep-se", width=width, **shared)
     return Cell(f"{dataset}/deep-se", replace(config, model=model))
 
 

@@ -8,8 +8,10 @@ from typing import Any
 
 from tickgp.experiments.cells import Scale
 from tickgp.experiments.plan import EXPERIMENTS, KERNELS
+from tickgp.experiments.results import home
 from tickgp.experiments.side_tables import (
     about_cnns,
+    calibration_table,
     hits_table,
     learned_locations,
     pretrained_table,
@@ -35,19 +37,21 @@ SCALES: dict[Scale, str] = {
 SAMPLED = """The model of two layers before, and after further training with each way to draw its hidden layer: every
 patch on its own (marginal), all jointly (full), jointly through u (correlated). Predictions: S = 100."""
 HITS = """NLL = e · NLL of misses + (1 − e) · NLL of hits, with the error e: what of table 1's NLL comes from images
-that a model gets right. In brackets what follows from the paper's numbers."""
+that a model classifies correctly. In brackets what follows from the paper's numbers."""
+CALIBRATED = """Expected calibration error: how far confidence and accuracy are apart, averaged over 15 bins of
+confidence. Predictions of GPs: S = 100. Not in the paper."""
 SEEDED = """Three seeds, each of all randomness of a run: mean ± standard deviation, and the three numbers, of which the
 first stands in table 1. Predictions: S = 100."""
 LEARNED = """The location kernel of each TICK-GP's last layer after training: its lengthscale, the width of the image
 that this layer sees, and how often a draw of the location process is expected to cross zero across this width. An
 invariant response would never cross it."""
 INCLUDED = """`tickgp predict mnist-tick IMAGE` needs no training: a small TICK-GP, trained on nine tenths of MNIST's
-training images; the rest chose from which confidence on it decides by itself."""
+training images; the rest set the confidence above which it decides alone."""
 FIGURES = {
-    "invariance": "Why invariance is unrealistic: the same stroke in a 2 and in a 7",
-    "patch-response": "Five samples of the patch response, as deviations from its mean",
-    "misclassified-mnist": "Misclassified images of MNIST",
-    "misclassified-semeion": "Misclassified images of Semeion",
+    "invariance": "Why invariance is unrealistic: a like stroke in a 2 and in a 7",
+    "patch-response": "Five samples of the patch response, as deviations from its mean; lines at a third of the range",
+    "misclassified-mnist": "Misclassified images of MNIST, the CNN without dropout at test",
+    "misclassified-semeion": "Misclassified images of Semeion, the CNN without dropout at test",
     "dropout": "Train and test NLL",
     "traces": "Error against time",
     "full-covariance": "Hidden layers drawn from marginals, jointly, and through u",
@@ -64,7 +68,8 @@ def _scale(results: Path, scale: Scale) -> str:
     book = Book(results, scale)
     sections = {
         "Table 1": f"{table1(book)}\n\n{about_cnns(book)}",
-        "Table 1, images that are got right": f"{HITS}\n\n{hits_table(book)}",
+        "Table 1, correctly classified images": f"{HITS}\n\n{hits_table(book)}",
+        "Table 1, calibration": f"{CALIBRATED}\n\n{calibration_table(book)}",
         "Table 2": table2(book),
         "Table 3": table3(book),
         "Depth baselines": depth_baselines(book),
@@ -122,10 +127,12 @@ def _numbered(path: Path, name: str) -> tuple[str, int]:
 
 
 def _made_with(book: Book) -> str:
-    done = [result for name in book.cells if (result := book.run(name)) is not None]
+    own = [name for name in book.cells if home(book.scale, name) == book.scale]
+    done = [result for name in own if (result := book.run(name)) is not None]
     seconds = sum(result["seconds"] or 0 for result in done)
     devices = ", ".join(sorted({_machine(result) for result in done})) or "no machine yet"
-    return f"{len(done)} of {len(book.cells)} runs are done, {seconds / 60:.0f} minutes in all, on: {devices}.\n"
+    shared = "" if len(own) == len(book.cells) else " CNNs are those of the paper's settings."
+    return f"{len(done)} of {len(own)} runs are done, {seconds / 60:.0f} minutes in all, on: {devices}.{shared}\n"
 
 
 def _machine(result: dict[str, Any]) -> str:
