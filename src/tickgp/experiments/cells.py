@@ -121,12 +121,8 @@ def deep_se(dataset: str, scale: Scale) -> Cell:
     """A deep GP with squared-exponential kernels, two layers of 384 inducing points."""
     config = _deep(dataset, "conv", 2, scale)
     width = 10 if scale == "smoke" else 30
-    shared: dict[str, Any] = {
-        "num_inducing": config.model.num_inducing,
-        "initialiser": config.model.initialiser,
-        "stride": 1,
-    }
-    model = ModelConfig(name="deep-se", width=width, **shared)
+    number, how = config.model.num_inducing, config.model.initialiser
+    model = ModelConfig(name="deep-se", num_inducing=number, initialiser=how, width=width, stride=1)
     return Cell(f"{dataset}/deep-se", replace(config, model=model))
 
 
