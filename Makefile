@@ -33,9 +33,10 @@ lint: .venv/installed-test
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable .
 	touch $@
 
-.venv/installed-test: .venv/installed
+.venv/installed-test: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[test]'
-	touch $@
+	touch .venv/installed $@
 
 clean:
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis

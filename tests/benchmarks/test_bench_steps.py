@@ -47,6 +47,7 @@ def test_a_contender_that_is_nowhere_leaves_the_others_alone() -> None:
     assert "ended with exit code 1" in row["contenders"]["gpflow"]["error"]
 
 
+@pytest.mark.slow
 def test_steps_of_a_tiny_row(tmp_path: Path) -> None:
     """A missing peer leaves its cell empty and says so."""
     out = tmp_path / "steps.json"

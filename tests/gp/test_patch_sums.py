@@ -13,7 +13,10 @@ from tickgp.gp.patches import Located
 
 N, P, M, E = 6, 5, 4, 7
 KERNELS = {kernel.__name__: kernel for kernel in (SquaredExponential, Matern12, Matern32, Matern52)}
-each_kernel = pytest.mark.parametrize("name", KERNELS)
+each_kernel = pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[pytest.mark.slow] if name in ("Matern12", "Matern32") else []) for name in KERNELS],
+)
 
 
 @pytest.fixture(params=["small groups", pytest.param("one group", marks=pytest.mark.slow), "fused"])
