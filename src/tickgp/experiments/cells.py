@@ -210,8 +210,9 @@ def _deep(dataset: str, kernel: Kernel, depth: int, scale: Scale) -> Config:
                 **(hidden if depth > 1 else {}),
             )
             training = TrainingConfig(
-                max_steps=30_000 if depth == 3 else 60_000,  # three layers start from two that are trained
-                learning_rate=0.01,
+                # three layers start from two that are trained, which a rate of 0.01 would undo
+                max_steps=30_000 if depth == 3 else 60_000,
+                learning_rate=0.003 if depth == 3 else 0.01,
                 hidden_mean_rate=3.0,
                 report_every=5000,
                 checkpoint_every=5000,

@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from tickgp.gp.compiling import platform
 from tickgp.gp.linalg import add_diagonal, einsum, matmul, rounded_matmul, whiten
 from tickgp.gp.multioutput import AbstractMultiOutput, Inducing
 from tickgp.gp.params import Positive, Real, Triangular
@@ -56,9 +57,10 @@ class FullRank(AbstractVariational):
 
     def variance(self, a: Float[Array, "J M T"]) -> Float[Array, "T L"]:
         L, (_, M, T) = self.q_sqrt.value, a.shape
-        if T < M:
+        if T < M or platform() != "cpu":
             return jnp.sum(self.spread(a) ** 2, axis=-1)
-        # In bands of columns, without the zeros above each: four of them leave out three eighths of the work.
+        # In bands of columns, without the zeros above each: four of them leave out three eighths of the work, which a
+        # GPU loses again by the narrower products.
         width = -(-M // min(max(M // 64, 1), 4))
         bands = (_each_latent(rounded_matmul, a[:, i:], L[:, i:, i : i + width]) for i in range(0, M, width))
         return sum((jnp.sum(band**2, axis=-1) for band in bands), start=jnp.zeros((), a.dtype))
