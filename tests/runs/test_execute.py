@@ -167,7 +167,9 @@ def test_a_deeper_model_starts_from_a_trained_one(tmp_path):
     still = replace(shallow.training, learning_rate=1e-12, start_from=tmp_path / "two")
     for name, change in {"three": {"depth": 3}, "again": {"sampling": "correlated"}}.items():
         prepare(replace(shallow, model=replace(model, **change), training=still), tmp_path / name)
-        list(execute(tmp_path / name))
+        events = list(execute(tmp_path / name))
+        setting, value = next(iter(change.items()))
+        assert any(f"{setting} {getattr(model, setting)} there, {value} here" in getattr(e, "text", "") for e in events)
         found = load_model(tmp_path / name).model
         assert len(found.layers) == {"three": 3, "again": 2}[name]
         for a, b in zip(jax.tree.leaves(first), jax.tree.leaves(found.layers[0]), strict=True):

@@ -23,6 +23,13 @@ def test_settings_that_a_model_does_not_have(settings, words):
         ModelConfig(**settings)
 
 
+def test_a_rate_of_hidden_means_wants_hidden_layers():
+    training = TrainingConfig(hidden_mean_rate=3.0)
+    assert Config(model=ModelConfig("deep-se"), training=training).training == training
+    with pytest.raises(ValueError, match="hidden-mean-rate 3 was given for the model tick, which has no hidden layer"):
+        Config(model=ModelConfig("tick"), training=training)
+
+
 @pytest.mark.parametrize("name", ["se", "deep-se"])
 def test_the_stride_of_earlier_runs_is_allowed(name):
     """1 was the default of every model, and stands in their settings."""

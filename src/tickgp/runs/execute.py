@@ -77,8 +77,9 @@ def execute(
     model_key, training_key, elbo_key = jax.random.split(jax.random.key(config.seed), 3)
     model = build_model(config.model, data.train.images, len(data.class_names), key=model_key)
     if config.training.start_from is not None and (new or not checkpoints(folder / "checkpoint")):
-        model = _inherited(config, model, data, model_key)
-        yield Note(f"starts from the trained model of {config.training.start_from}; {_KEPT}")
+        model, differing = _inherited(config, model, data, model_key)
+        where = f"{config.training.start_from}{f' ({differing})' if differing else ''}"
+        yield Note(f"starts from the trained model of {where}; {_KEPT}")
     if new:
         prepare(config, folder, overwrite=overwrite)
     run = _Run(folder, config, data, command, began)
@@ -200,24 +201,26 @@ class _Run:
         write_manifest(self.folder, self.config, self.data, self.command, device, seconds)
 
 
-def _inherited(config: Config, fresh: DeepGP, data: Dataset, key: jax.Array) -> DeepGP:
-    """`fresh` with the numbers of the model that it is to start from, made a layer deeper if need be."""
+def _inherited(config: Config, fresh: DeepGP, data: Dataset, key: jax.Array) -> tuple[DeepGP, str]:
+    """`fresh` with the numbers of the model that it is to start from, made a layer deeper if need be.
+
+    And in which settings of the model the two runs differ, in words.
+    """
     folder, new = config.training.start_from, config.model
     assert folder is not None
     source = load_model(folder)
     trained = source.model
     if len(fresh.layers) == len(trained.layers) + 1:
         trained = warm_start(trained, data.train.images, q_mu=new.hidden_q_mu, initialiser=new.initialiser, key=key)
+    pairs = {field.name: (getattr(source.config.model, field.name), getattr(new, field.name)) for field in fields(new)}
+    differing = "; ".join(f"{name.replace('_', '-')} {a} there, {b} here" for name, (a, b) in pairs.items() if a != b)
     shapes = [[leaf.shape for leaf in jax.tree.leaves(model)] for model in (fresh, trained)]
     if shapes[0] != shapes[1]:
-        old = source.config.model
-        pairs = {field.name: (getattr(old, field.name), getattr(new, field.name)) for field in fields(new)}
-        differing = [f"{name.replace('_', '-')} {a} there, {b} here" for name, (a, b) in pairs.items() if a != b]
         raise UsageError(
-            f"the model of {folder} does not fit these settings ({'; '.join(differing) or 'other images or classes'}); "
+            f"the model of {folder} does not fit these settings ({differing or 'other images or classes'}); "
             "start from a run with the same settings of the model, or with one layer less"
         )
-    return jax.tree.unflatten(jax.tree.structure(fresh), jax.tree.leaves(trained))
+    return jax.tree.unflatten(jax.tree.structure(fresh), jax.tree.leaves(trained)), differing
 
 
 def _training(

@@ -228,6 +228,11 @@ class Config:
         for name, share in {"max-error": self.max_error, "confidence": self.confidence}.items():
             if not 0 < share < 1:
                 raise UsageError(f"{name} {share} was given; it must be above 0 and below 1")
+        if self.training.hidden_mean_rate != 1 and not self.model.name.startswith("deep-"):
+            raise UsageError(
+                f"hidden-mean-rate {self.training.hidden_mean_rate:g} was given for the model {self.model.name}, which "
+                "has no hidden layer; leave it out, or use a deep model"
+            )
 
 
 def _check_positive(**numbers: int | float | None) -> None:
