@@ -154,6 +154,7 @@ def depth_baselines(book: Book) -> str:
                 cell(book.cnn(growing_cnn(depth, book.scale).name, "dropout"), metric, theirs[metric])
                 for metric in ("top1_error", "nll")
             ),
+            "",
         ]
         for depth, theirs in paper.GROWING_CNN.items()
     ]
@@ -164,10 +165,11 @@ def depth_baselines(book: Book) -> str:
                 gp_cell(book, f"{dataset}/deep-se", metric, paper.DEEP_SE[dataset].get(metric))
                 for metric in ("top1_error", "nll")
             ),
+            negative_elbo(book.run(f"{dataset}/deep-se")),
         ]
         for dataset, title in {"mnist": "MNIST", "cifar10": "CIFAR-10"}.items()
     ]
-    return markdown(["model", METRICS["top1_error"], METRICS["nll"]], rows)
+    return markdown(["model", METRICS["top1_error"], METRICS["nll"], NEGATIVE_ELBO], rows)
 
 
 def gp_cell(book: Book, name: str, metric: str, theirs: str | None = None, *, on: str = "test") -> str:
