@@ -9,6 +9,7 @@ import pytest
 
 from tickgp.experiments import paper_numbers
 from tickgp.experiments.cells import CnnConfig
+from tickgp.experiments.drawn import note_drawn
 from tickgp.experiments.page import results_page
 from tickgp.experiments.plan import EXPERIMENTS, cells_of
 from tickgp.experiments.results import all_settings, is_done, result_path, settings_of, thinned
@@ -118,17 +119,24 @@ def test_the_nll_of_hits_makes_up_the_rest(tmp_path):
     write(tmp_path, "mnist/tick", {"metrics": tick_metrics(), **MADE})
     row = next(line for line in hits_table(Book(tmp_path, "paper")).splitlines() if line.startswith("| MNIST"))
     assert row.split(" | ")[3] == "0.011 [0.015]"
+    perfect = {"5": {"test": scores(0.0, 0.02)["test"] | {"nll_misses": None}}}
+    write(tmp_path, "mnist/tick", {"metrics": dict.fromkeys(("test", "semeion"), perfect), **MADE})
+    assert "| 0.020 [0.015]" in hits_table(Book(tmp_path, "paper"))
 
 
-def test_seeds_show_their_spread_once_all_are_there(tmp_path):
+def test_seeds_show_their_spread_once_there_are_two(tmp_path):
     """Errors 1, 2 and 4 %: mean 7/3, squared deviations 16/9 + 1/9 + 25/9 = 42/9, over two: 7/3."""
+    tables = []
     for name, error in (("mnist/conv", 0.01), ("mnist/conv-seed1", 0.02), ("mnist/conv-seed2", 0.04)):
-        assert seeds_table(Book(tmp_path, "paper")) == ""
         result = {"100": scores(error, 0.05), "5": scores(0.5, 0.5)}
-        write(tmp_path, name, {"metrics": {"test": result, "semeion": result}, "elbo": -5000.0})
-    _, _, row = seeds_table(Book(tmp_path, "paper")).splitlines()
-    assert row == (
+        other = {"100": scores(10 * error, 0.5), "5": scores(0.5, 0.5)}
+        write(tmp_path, name, {"metrics": {"test": result, "semeion": other}, "elbo": -5000.0})
+        tables.append(seeds_table(Book(tmp_path, "paper")).splitlines())
+    assert tables[0] == []
+    assert "| Conv | 1.50 ± 0.71 <sub>1.00, 2.00</sub> |" in tables[1][2]
+    assert tables[2][2] == (
         "| Conv | 2.33 ± 1.53 <sub>1.00, 2.00, 4.00</sub> | 0.050 ± 0.000 <sub>0.050, 0.050, 0.050</sub> "
+        "| 23.33 ± 15.28 <sub>10.00, 20.00, 40.00</sub> | 0.500 ± 0.000 <sub>0.500, 0.500, 0.500</sub> "
         "| 5.000 ± 0.000 <sub>5.000, 5.000, 5.000</sub> |"
     )
 
@@ -168,9 +176,11 @@ def test_every_page_of_misclassified_images_is_linked(tmp_path):
         path = tmp_path / "paper" / "figures" / f"{name}.png"
         path.parent.mkdir(exist_ok=True)
         path.touch()
+    assert "misclassified-semeion" not in results_page(tmp_path)
+    note_drawn(Book(tmp_path, "paper"), names[:1])
     page = results_page(tmp_path)
     assert [page.index(f"/{name}.png") for name in names] == sorted(page.index(f"/{name}.png") for name in names)
-    (tmp_path / "paper" / "mnist" / "tick.json").unlink()
+    write(tmp_path, "mnist/tick", {"metrics": tick_metrics(), **MADE, "elbo": -4999.0})  # made anew, and not drawn
     assert "misclassified-semeion" not in results_page(tmp_path)
 
 

@@ -199,13 +199,12 @@ def test_no_lengthscale_means_half_the_median_distance(name):
     np.testing.assert_allclose(kernel.lengthscale.value, np.median(distances[distances > 0]) / 2, rtol=0.05)
 
 
-@pytest.mark.parametrize(("single", "deep"), [("tick", "deep_tick"), ("conv", "deep_conv"), ("se", "deep_se")])
-def test_a_single_layer_is_a_deep_model_of_depth_one(single, deep, key):
-    models = (build(single, (6, 5, 1)), build(deep, (6, 5, 1), depth=1))
-    x, y = jnp.asarray(tiny.images(), jnp.float32), jnp.asarray(tiny.labels())
-    first, second = (tiny.elbo(model, x, y, 50, key=key) for model in models)
-    assert jnp.isfinite(first)
-    assert first == second
+def test_settings_of_a_deep_se_gps_kernel_are_of_its_last_layer():
+    plain, given = (build("deep_se", width=4, **settings) for settings in ({}, {"variance": 3.0, "lengthscale": 7.0}))
+    kernels = [[layer.gp.kernel.covariance.kernel for layer in model.layers] for model in (plain, given)]
+    hidden, last = ([float(k.variance.value), float(k.lengthscale.value)] for k in kernels[1])
+    assert hidden == [float(kernels[0][0].variance.value), float(kernels[0][0].lengthscale.value)]
+    assert last == pytest.approx([3.0, 7.0])
 
 
 def test_the_key_decides():

@@ -88,5 +88,9 @@ def test_images_that_were_moved(finished, tmp_path):
     assert evaluation.metrics["test"]["n"] == len(digits)
     assert "auroc" not in evaluation.metrics
     assert any("are not here" in note for note in evaluation.notes)
+    np.savez(tmp_path / "gone.npz", x=digits.images[:-1], y=digits.labels[:-1])  # they are there, but have changed
+    assert evaluate_run(tmp_path, other).metrics == evaluation.metrics
+    with pytest.raises(ValueError, match="is no longer what"):
+        evaluate_run(tmp_path, gone)
     with pytest.raises(UsageError, match="there is no such file"):
         evaluate_run(tmp_path, DataConfig("npz:nothing"))

@@ -22,6 +22,7 @@ from tickgp.runs.execute import execute
 from tickgp.runs.folder import PREVIOUS, prepare
 from tickgp.runs.model_file import load_model
 from tickgp.training.config import Config, DataConfig, ModelConfig, TrainingConfig
+from tickgp.training.tensors import read_words
 from tickgp.training.toml import read_config
 
 SMALL = Config(
@@ -40,6 +41,10 @@ def untimed(folder: Path) -> list[dict]:
     lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     assert all(line.pop("seconds") > 0 for line in lines)
     return lines
+
+
+def times(folder: Path) -> list[float]:
+    return [json.loads(line)["seconds"] for line in (folder / "metrics.jsonl").read_text().splitlines()]
 
 
 def test_the_folder_holds_what_the_contract_says(finished):
@@ -126,8 +131,19 @@ def test_a_finished_run_is_left_as_it_is(finished):
     assert changed <= {"metrics.jsonl"}
 
 
+def test_a_finished_run_without_its_checkpoints_is_not_begun_anew(finished, tmp_path):
+    shutil.copytree(finished, tmp_path / "run")
+    shutil.rmtree(tmp_path / "run" / "checkpoint")
+    with pytest.raises(UsageError, match="its checkpoints are gone: there is nothing to go on from"):
+        list(execute(tmp_path / "run"))
+    assert (tmp_path / "run" / "metrics.jsonl").read_bytes() == (finished / "metrics.jsonl").read_bytes()
+
+
 def test_a_run_killed_before_its_first_checkpoint_begins_again(tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / ".config.toml.1.tmp").write_text("seed = 0")  # killed while its settings were written
     prepare(SMALL, tmp_path / "run")
+    (tmp_path / "run" / ".config.toml.1.tmp").unlink()
     (tmp_path / "run" / "checkpoint").mkdir()
     (tmp_path / "run" / "checkpoint" / ".step-00000010.safetensors.1.tmp").write_bytes(b"half")
     first, *_, event = execute(tmp_path / "run")
@@ -141,7 +157,10 @@ def test_data_that_changed_are_noticed(tmp_path):
     np.savez(tmp_path / "data.npz", x=x, y=y)
     prepare(replace(SMALL, data=DataConfig(f"npz:{tmp_path / 'data.npz'}")), tmp_path / "run")
     asked = iter(range(1, 100))
-    list(execute(tmp_path / "run", stop=lambda: next(asked) == 12))
+    *_, event = execute(tmp_path / "run", stop=lambda: next(asked) == 12)
+    assert event == Stopped(11)
+    *_, event = execute(tmp_path / "run", stop=lambda: True)
+    assert event == Stopped(11)
     np.savez(tmp_path / "data.npz", x=x[::-1], y=y)
     with pytest.raises(ValueError, match=r"is no longer what .* was trained on"):
         list(execute(tmp_path / "run"))
@@ -201,12 +220,15 @@ def test_a_stopped_run_says_where_and_keeps_the_one_it_overwrites_until_it_has_f
     asked = iter(range(100))  # before the first step, and after each
     *_, event = execute(tmp_path / "run", SMALL, overwrite=True, stop=lambda: next(asked) == 12)
     assert event == Stopped(12)
+    found, last = read_words(tmp_path / "run/checkpoint/step-00000012.safetensors"), times(tmp_path / "run")[-1]
+    assert float(found["seconds"]) > last
     with pytest.raises(ValueError, match=r"has no model\.safetensors yet; finish the run with"):
         load_model(tmp_path / "run")
     assert load_model(tmp_path / "run" / PREVIOUS).config == SMALL
     assert (tmp_path / "run" / PREVIOUS / "metrics.jsonl").read_bytes() == before
     *_, event = execute(tmp_path / "run")
     assert isinstance(event, Finished)
+    assert times(tmp_path / "run")[2] > float(found["seconds"])  # of step 15; the time of 11 and 12 is not lost
     assert not (tmp_path / "run" / PREVIOUS).exists()
 
 

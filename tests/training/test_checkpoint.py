@@ -5,7 +5,7 @@ import pytest
 
 import tickgp
 from tickgp.gp.params import Triangular
-from tickgp.training.checkpoint import checkpoints, load_checkpoint, save_checkpoint
+from tickgp.training.checkpoint import checkpoints, load_checkpoint, reached, save_checkpoint
 from tickgp.training.loop import initial_state, train
 from tickgp.training.tensors import load_tree, read_arrays, save_tree, write_whole
 
@@ -34,10 +34,10 @@ def test_a_resumed_run_equals_an_uninterrupted_one_bit_for_bit(stopped_at, tmp_p
     steps = iter(range(1, 100))
     part = last_state(model(), 14, key, stop=lambda: next(steps) == stopped_at)
     assert part.step == stopped_at
-    save_checkpoint(tmp_path, part.state)
-    state, broken = load_checkpoint(tmp_path, initial_state(model(seed=1)))
-    assert broken == []
-    resumed = last_state(state, 14, key)
+    save_checkpoint(tmp_path, part.state, 1.5)
+    found = load_checkpoint(tmp_path, initial_state(model(seed=1)))
+    assert (found.seconds, found.broken) == (1.5, ())
+    resumed = last_state(found.state, 14, key)
     assert same(whole.state, resumed.state)
     assert whole.elbo == resumed.elbo
 
@@ -65,16 +65,16 @@ def test_of_a_triangular_matrix_only_the_triangle_is_written(tmp_path):
 @pytest.mark.parametrize("how", ["truncated", "flipped", "empty", "text"])
 def test_a_broken_checkpoint_is_named_and_the_one_before_it_used(how, tmp_path, key):
     for steps in (5, 10):
-        save_checkpoint(tmp_path, last_state(model(), steps, key).state)
+        save_checkpoint(tmp_path, last_state(model(), steps, key).state, 0.1 * steps)
     latest, before = checkpoints(tmp_path)
     content = bytearray(latest.read_bytes())
     content[-5] ^= 1
     damaged = {"truncated": bytes(content[:-100]), "flipped": bytes(content), "empty": b"", "text": b"not a tensor" * 9}
     latest.write_bytes(damaged[how])
-    state, broken = load_checkpoint(tmp_path, initial_state(model()))
-    assert int(state.step) == 5
-    assert len(broken) == 1
-    assert str(latest) in broken[0]
+    found = load_checkpoint(tmp_path, initial_state(model()))
+    assert (int(found.state.step), found.seconds) == (5, 0.5)
+    assert len(found.broken) == 1
+    assert str(latest) in found.broken[0]
     before.unlink()
     with pytest.raises(ValueError, match=r"holds no checkpoint to resume from: .*step-00000010"):
         load_checkpoint(tmp_path, initial_state(model()))
@@ -86,20 +86,21 @@ def test_an_empty_folder_is_said(tmp_path):
 
 
 def test_another_model_does_not_fit(tmp_path, key):
-    save_checkpoint(tmp_path, initial_state(model()))
+    save_checkpoint(tmp_path, initial_state(model()), 0.0)
     other = tickgp.tick(X, tickgp.Softmax(3), patch_size=3, num_inducing=5, key=key)
     with pytest.raises(ValueError, match="does not fit its model at"):
         load_checkpoint(tmp_path, initial_state(other))
 
 
-def test_only_the_latest_two_are_kept(tmp_path):
+@pytest.mark.parametrize(("steps", "kept"), [((1, 2, 3), [3, 2]), ((5, 10, 6), [6, 5])])
+def test_the_last_two_are_kept_and_none_that_claims_to_be_later(steps, kept, tmp_path):
+    """The step 10 was broken, or 6 would not have come after it."""
     state = initial_state(model())
-    for step in (1, 2, 3):
-        save_checkpoint(
-            tmp_path,
-            tickgp.training.loop.State(state.model, state.adam, jnp.asarray(step), *(state.failures, state.sums)),
-        )
-    assert [path.name for path in checkpoints(tmp_path)] == ["step-00000003.safetensors", "step-00000002.safetensors"]
+    for step in steps:
+        at_step = tickgp.training.loop.State(state.model, state.adam, jnp.asarray(step), *(state.failures, state.sums))
+        save_checkpoint(tmp_path, at_step, 0.0)
+    assert [path.name for path in checkpoints(tmp_path)] == [f"step-{step:08d}.safetensors" for step in kept]
+    assert reached(tmp_path) == kept[0]
 
 
 def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatch):

@@ -123,6 +123,7 @@ def test_regression_trains_towards_the_exact_evidence(float64, key):
         (Y[:5], {}, "one label for each of the 24 images"),
         (Y, {"steps": 0}, "steps 0 was given; it must be at least 1"),
         (Y, {"batch_size": 0}, "batch_size 0 was given"),
+        (Y, {"report_every": 0}, "report_every 0 was given"),
     ],
 )
 def test_refuses_wrong_input(labels, settings, words, key):

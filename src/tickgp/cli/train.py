@@ -157,7 +157,7 @@ def _folder(options: TrainOptions) -> Path:
 
 def _check_resumed(options: TrainOptions, before: Config) -> None:
     """A run is continued as it was begun, to another step or for another time if asked."""
-    from tickgp.training.checkpoint import checkpoints
+    from tickgp.training.checkpoint import reached
 
     run, asked = options.resume, options.config.training
     if options.out is not None or options.overwrite or options.config_file is not None:
@@ -168,6 +168,6 @@ def _check_resumed(options: TrainOptions, before: Config) -> None:
     if options.config != replace(before, training=kept):
         raise UsageError(f"{run} is continued with its own settings; give only --max-steps or --max-seconds")
     assert run is not None
-    reached = max((int(path.stem.partition("-")[2]) for path in checkpoints(run / "checkpoint")), default=0)
-    if asked.max_steps < reached:
-        raise UsageError(f"{run} has reached step {reached}; give --max-steps of at least that, or leave it out")
+    step = reached(run / "checkpoint")
+    if asked.max_steps < step:
+        raise UsageError(f"{run} has reached step {step}; give --max-steps of at least that, or leave it out")

@@ -106,7 +106,7 @@ def deep(dataset: str, kernel: Kernel, depth: int, scale: Scale) -> Cell:
     return Cell(f"{dataset}/deep-{kernel}-{depth}", _deep(dataset, kernel, depth, scale), start_from)
 
 
-def switched(kernel: Kernel, sampling: Literal["marginal", "full", "correlated"], scale: Scale) -> Cell:
+def switched(kernel: Kernel, sampling: Sampling, scale: Scale) -> Cell:
     """The trained two-layer model, trained on with another way to draw its hidden layer."""
     config = _deep("mnist", kernel, 2, scale)
     steps = {"paper": 5000, "fast": 2000, "smoke": 20}[scale]

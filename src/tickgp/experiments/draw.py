@@ -13,6 +13,7 @@ from jaxtyping import Float, Int
 from tickgp.data.dataset import Split
 from tickgp.evaluation.metrics import nll
 from tickgp.experiments.cells import Kernel, Scale, two_against_seven
+from tickgp.experiments.drawn import figures_folder, note_drawn
 from tickgp.experiments.figures.dropout import Curve, dropout_figure
 from tickgp.experiments.figures.full_covariance import SwitchedRun, full_covariance_figure
 from tickgp.experiments.figures.invariance import invariance_figure, matching_patches
@@ -21,9 +22,9 @@ from tickgp.experiments.figures.patch_response import patch_response_figure
 from tickgp.experiments.figures.traces import Trace, traces_figure
 from tickgp.experiments.patch_response import patch_response_deviations
 from tickgp.experiments.plan import KERNELS, SAMPLERS
-from tickgp.experiments.predictions import read_predictions
+from tickgp.experiments.predictions import other_data, read_predictions
 from tickgp.experiments.reproduce import Places
-from tickgp.experiments.run_cnn import load_cnn_data, other_data
+from tickgp.experiments.run_cnn import load_cnn_data
 from tickgp.experiments.side_tables import step_ms
 from tickgp.experiments.tables import Book
 from tickgp.runs.folder import load_data
@@ -38,8 +39,8 @@ TITLES: dict[Kernel, Literal["Conv", "TICK"]] = {"conv": "Conv", "tick": "TICK"}
 
 def draw(experiments: list[str], scale: Scale, places: Places) -> list[Path]:
     """The figures of these experiments, as far as their runs are there, as PNG files beside the results."""
-    folder = places.results / scale / "figures"
-    written = []
+    book = Book(places.results, scale)
+    folder, written = figures_folder(book), list[Path]()
     for name in experiments:
         pictures = _DRAWN.get(name, lambda scale, places: {})(scale, places)
         for picture, figure in pictures.items():
@@ -48,6 +49,8 @@ def draw(experiments: list[str], scale: Scale, places: Places) -> list[Path]:
             figure.savefig(path, dpi=130, bbox_inches="tight", metadata={"Software": None})
             written.append(path)
         _remove_other_pages(folder, pictures)
+        if pictures:
+            note_drawn(book, [picture for picture in pictures if "-all-" not in picture])
     return written
 
 

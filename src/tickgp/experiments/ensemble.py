@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from tickgp.experiments.cells import Cell, EnsembleConfig
-from tickgp.experiments.predictions import read_predictions, save_predictions
+from tickgp.experiments.predictions import other_data, read_predictions, save_predictions
 from tickgp.experiments.results import scores
-from tickgp.experiments.run_cnn import load_cnn_data, other_data
+from tickgp.experiments.run_cnn import load_cnn_data
 
 
 def judge_ensemble(cell: Cell, folder: Path, work: Path, data_dir: Path | None) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tickgp.experiments.cells import Scale
-from tickgp.experiments.plan import EXPERIMENTS, KERNELS
+from tickgp.experiments.drawn import figures_folder, is_current
 from tickgp.experiments.results import home
 from tickgp.experiments.side_tables import (
     about_cnns,
@@ -40,8 +40,8 @@ HITS = """NLL = e · NLL of misses + (1 − e) · NLL of hits, with the error e:
 that a model classifies correctly. In brackets what follows from the paper's numbers."""
 CALIBRATED = """Expected calibration error: how far confidence and accuracy are apart, averaged over 15 bins of
 confidence. Predictions of GPs: S = 100. Not in the paper."""
-SEEDED = """Three seeds, each of all randomness of a run: mean ± standard deviation, and the three numbers, of which the
-first stands in table 1. Predictions: S = 100."""
+SEEDED = """Mean ± standard deviation over seeds, each of all randomness of a run, and each number. The first
+seed is that of tables 1 and 3. Predictions: S = 100."""
 LEARNED = """The location kernel of each TICK-GP's last layer after training: its lengthscale, the width of the image
 that this layer sees, and how often a draw of the location process is expected to cross zero across this width. An
 invariant response would never cross it."""
@@ -76,7 +76,7 @@ def _scale(results: Path, scale: Scale) -> str:
         "The price of joint samples": f"{SAMPLED}\n\n{sampler_table(book)}",
     }
     if seeds := seeds_table(book):
-        sections["Table 1, three seeds"] = f"{SEEDED}\n\n{seeds}"
+        sections["MNIST with other seeds"] = f"{SEEDED}\n\n{seeds}"
     if learned := learned_locations(book):
         sections["Learned translation insensitivity"] = f"{LEARNED}\n\n{learned}"
     if included := pretrained_table(book):
@@ -86,33 +86,14 @@ def _scale(results: Path, scale: Scale) -> str:
 
 
 def _figures(book: Book) -> str:
-    found = [name for name in FIGURES if (_folder(book) / f"{name}.png").is_file() and _is_current(book, name)]
-    return "".join(_figure(book, name) for name in found)
-
-
-def _folder(book: Book) -> Path:
-    return book.results / book.scale / "figures"
-
-
-def _is_current(book: Book, name: str) -> bool:
-    """Whether the runs that a picture is drawn from are still those of the tables."""
-    runs_of = lambda name: [cell.name for cell in EXPERIMENTS[name].cells(book.scale)]
-    match name:
-        case "invariance" | "patch-response":
-            return all(book.run(cell) for cell in runs_of("patch-response"))
-        case "misclassified-mnist" | "misclassified-semeion":
-            return all(book.run(f"mnist/{kernel}") for kernel in KERNELS) and book.best_cnn("mnist") is not None
-        case "full-covariance":
-            return any(book.run(cell) for cell in runs_of(name) if book.cells[cell].start_from)
-        case _:
-            return any(book.run(cell) for cell in runs_of(name))
+    return "".join(_figure(book, name) for name in FIGURES if is_current(book, name))
 
 
 def _figure(book: Book, name: str) -> str:
     """A picture, and links to those with the complete set."""
     address = f"results/{book.scale}/figures/{name}"
     picture = f"### {FIGURES[name]}\n\n![{FIGURES[name]}]({address}.png)\n\n"
-    pages = sorted(_numbered(path, name) for path in _folder(book).glob(f"{name}-all-*-*.png"))
+    pages = sorted(_numbered(path, name) for path in figures_folder(book).glob(f"{name}-all-*-*.png"))
     links = [
         f"{model} " + ", ".join(f"[{number}]({address}-all-{model}-{number}.png)" for _, number in numbers)
         for model, numbers in groupby(pages, key=lambda page: page[0])
@@ -130,7 +111,8 @@ def _made_with(book: Book) -> str:
     own = [name for name in book.cells if home(book.scale, name) == book.scale]
     done = [result for name in own if (result := book.run(name)) is not None]
     seconds = sum(result["seconds"] or 0 for result in done)
-    devices = ", ".join(sorted({_machine(result) for result in done})) or "no machine yet"
+    trained = [result for result in done if result["seconds"]]  # not the mean of others
+    devices = ", ".join(sorted({_machine(result) for result in trained})) or "no machine yet"
     shared = "" if len(own) == len(book.cells) else " CNNs are those of the paper's settings."
     return f"{len(done)} of {len(own)} runs are done, {seconds / 60:.0f} minutes in all, on: {devices}.{shared}\n"
 

@@ -1,4 +1,4 @@
-"""Predicted probabilities of a run, kept in its folder for the figures and for ensembles."""
+"""What a run is tested on besides its own data, and its predictions, kept in its folder for figures and ensembles."""
 
 from __future__ import annotations
 
@@ -7,9 +7,16 @@ from pathlib import Path
 
 import numpy as np
 
+from tickgp.data.dataset import Split, load_dataset
+from tickgp.experiments.cells import Cell
 from tickgp.training.tensors import read_arrays, save_tree
 
 NAME = "predictions.safetensors"
+
+
+def other_data(cell: Cell, like: tuple[int, ...], data_dir: Path | None) -> dict[str, Split]:
+    """The other data that a run is tested on, as images of the shape `like`."""
+    return {name: load_dataset(name, data_dir=data_dir, test_share=1.0, like=like).test for name in cell.also_on}
 
 
 def save_predictions(folder: Path, probabilities: Mapping[str, np.ndarray]) -> None:

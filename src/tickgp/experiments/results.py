@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import functools
 import json
-import os
-import platform
 from dataclasses import MISSING, asdict, fields, is_dataclass
 from pathlib import Path
 from typing import Any
@@ -70,13 +68,16 @@ def needed(scale: Scale, cell: Cell) -> list[Cell]:
 
 
 def write_result(results: Path, scale: Scale, cell: Cell, content: dict[str, Any]) -> None:
-    """The result file of a run: what it is, how it was made, and `content`."""
+    """The result file of a run: what it is, how it was made, and `content`.
+
+    The machine is this one, unless `content` names another that it was trained on.
+    """
     head = {
         "run": cell.name,
         "scale": home(scale, cell.name),
         "settings": all_settings(scale, cell),
         "seed": cell.settings.seed,
-        "machine": {**machine(jax.devices()[0].device_kind), "cpu": _cpu(), "cores": os.cpu_count()},
+        "machine": machine(jax.devices()[0].device_kind),
     }
     path = result_path(results, scale, cell.name)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -136,11 +137,3 @@ def _filled(said: dict[str, Any], defaults: dict[str, Any]) -> dict[str, Any]:
     """What is said, and the defaults of the rest."""
     inner = lambda name, value: _filled(value, defaults.get(name, {})) if isinstance(value, dict) else value
     return {**defaults, **{name: inner(name, value) for name, value in said.items()}}
-
-
-def _cpu() -> str:
-    """The name of the processor, as far as the system tells it."""
-    path = Path("/proc/cpuinfo")
-    lines = path.read_text().splitlines() if path.is_file() else []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or platform.machine()

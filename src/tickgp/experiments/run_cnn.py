@@ -18,15 +18,15 @@ from tickgp.baselines.cnn import CNN
 from tickgp.baselines.predict import predict_cnn, predict_logits
 from tickgp.baselines.temperature import fit_temperature, scaled
 from tickgp.baselines.training import CNNProgress, CNNState, initial_state, train_cnn
-from tickgp.data.dataset import Dataset, Split, load_dataset
+from tickgp.data.dataset import Dataset, Split
 from tickgp.evaluation.metrics import nll, top_error
 from tickgp.experiments.cells import Cell, CnnConfig
-from tickgp.experiments.predictions import save_predictions
+from tickgp.experiments.predictions import other_data, save_predictions
 from tickgp.experiments.results import scores, thinned
 from tickgp.runs.events import Event, Finished, Note, Report, Stopped
 from tickgp.runs.folder import append_history, load_data, read_history, remove_leftovers, write_history
 from tickgp.runs.judge import watched_images
-from tickgp.training.checkpoint import checkpoints, load_checkpoint, save_checkpoint
+from tickgp.training.checkpoint import Checkpoint, checkpoints, load_checkpoint, save_checkpoint
 from tickgp.training.config import Config, TrainingConfig
 
 
@@ -35,28 +35,26 @@ def train_cnn_cell(cell: Cell, folder: Path, data_dir: Path | None, stop: Callab
     settings, data = _settings(cell), load_cnn_data(cell, data_dir)
     folder.mkdir(parents=True, exist_ok=True)
     yield from (Note(f"removed {name}, which was cut short") for name in remove_leftovers(folder))
-    state, broken = _start(folder, settings, data)
-    yield from (Note(f"passed over a broken checkpoint: {reason}") for reason in broken)
-    step = int(state.step)
-    history = read_history(folder, last=step)
-    write_history(folder, history)
-    before = history[-1]["seconds"] if history else 0.0
+    start = _start(folder, settings, data)
+    yield from (Note(f"passed over a broken checkpoint: {reason}") for reason in start.broken)
+    state, step, seconds = start.state, int(start.state.step), start.seconds
+    write_history(folder, read_history(folder, last=step))
     watched = _watched(settings, data)
     for event in _training(settings, data, state, stop):
-        state, step = event.state, event.step
+        state, step, seconds = event.state, event.step, round(start.seconds + event.seconds, 3)
         if step % settings.report_every == 0 or step == settings.max_steps:
-            report = _report(settings, watched, event, before)
+            report = _report(settings, watched, event, seconds)
             append_history(folder, {**asdict(report), "elbo": None, "jitter": None})
             yield report
-            save_checkpoint(folder / "checkpoint", state)
-    save_checkpoint(folder / "checkpoint", state)
+            save_checkpoint(folder / "checkpoint", state, seconds)
+    save_checkpoint(folder / "checkpoint", state, seconds)
     yield Finished({}) if step >= settings.max_steps else Stopped(step)
 
 
 def judge_cnn(cell: Cell, folder: Path, data_dir: Path | None) -> dict[str, Any]:
     """The content of the result file of a finished run; its predictions are left in `folder`."""
     settings, data = _settings(cell), load_cnn_data(cell, data_dir)
-    state, _ = _start(folder, settings, data)
+    state = _start(folder, settings, data).state
     model, shape = state.model, data.train.images.shape[1:]
     assert data.validation is not None
     temperature = fit_temperature(predict_logits(model, data.validation.images), data.validation.labels)
@@ -88,23 +86,18 @@ def load_cnn_data(cell: Cell, data_dir: Path | None) -> Dataset:
     return load_data(Config(data=replace(cell.settings.data, data_dir=data_dir)))
 
 
-def other_data(cell: Cell, like: tuple[int, ...], data_dir: Path | None) -> dict[str, Split]:
-    """The other data that it is tested on."""
-    return {name: load_dataset(name, data_dir=data_dir, test_share=1.0, like=like).test for name in cell.also_on}
-
-
 def _settings(cell: Cell) -> CnnConfig:
     assert isinstance(cell.settings, CnnConfig)
     return cell.settings
 
 
-def _start(folder: Path, settings: CnnConfig, data: Dataset) -> tuple[CNNState, list[str]]:
+def _start(folder: Path, settings: CnnConfig, data: Dataset) -> Checkpoint[CNNState]:
     shape, key = data.train.images.shape[1:], jax.random.key(settings.seed)
     model = CNN(shape, len(data.class_names), num_convolutions=settings.num_convolutions, key=key)
     state = initial_state(model)
     if checkpoints(folder / "checkpoint"):
         return load_checkpoint(folder / "checkpoint", state)
-    return state, []
+    return Checkpoint(state)
 
 
 def _training(settings: CnnConfig, data: Dataset, state: CNNState, stop: Callable[[], bool]) -> Iterator[CNNProgress]:
@@ -128,7 +121,7 @@ def _watched(settings: CnnConfig, data: Dataset) -> tuple[Split, Split]:
     return watched_images(config, replace(data, validation=None))
 
 
-def _report(settings: CnnConfig, watched: tuple[Split, Split], event: CNNProgress, before: float) -> Report:
+def _report(settings: CnnConfig, watched: tuple[Split, Split], event: CNNProgress, seconds: float) -> Report:
     """Where training stands; a CNN has no ELBO and no jitter."""
     model, (test, train) = event.state.model, watched
     p = {name: _dropout(settings, model, split) for name, split in {"train": train, "test": test}.items()}
@@ -139,7 +132,7 @@ def _report(settings: CnnConfig, watched: tuple[Split, Split], event: CNNProgres
         top1_error=top_error(p["test"], test.labels),
         train_nll=nll(p["train"], train.labels),
         jitter=float("nan"),
-        seconds=round(before + event.seconds, 3),
+        seconds=seconds,
     )
 
 

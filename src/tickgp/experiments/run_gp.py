@@ -8,22 +8,21 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
 
-from tickgp.data.dataset import Split, load_dataset
+from tickgp.data.dataset import Split
 from tickgp.evaluation.reach import crossings_across
 from tickgp.experiments.cells import SAMPLES, Cell
-from tickgp.experiments.predictions import save_predictions
+from tickgp.experiments.predictions import other_data, save_predictions
 from tickgp.experiments.results import scores, thinned
 from tickgp.gp.convolution import Convolutional
 from tickgp.gp.kernels import AbstractStationary
 from tickgp.gp.models import DeepGP
-from tickgp.gp.predict import predict
 from tickgp.runs.events import Event
 from tickgp.runs.execute import execute
-from tickgp.runs.folder import load_data, prepare, read_history, read_json
+from tickgp.runs.folder import MACHINE, load_data, prepare, read_history, read_json
 from tickgp.runs.model_file import TrainedModel, load_model
+from tickgp.runs.places import resolved
 from tickgp.training.config import Config
 from tickgp.training.tensors import write_whole
 from tickgp.training.toml import format_config
@@ -36,7 +35,7 @@ def train_gp(cell: Cell, folder: Path, work: Path, data_dir: Path | None, stop: 
         shutil.rmtree(folder, ignore_errors=True)  # what a kill left of a folder that was being prepared
         prepare(config, folder)
     else:  # begun with these settings, but maybe when files had other places
-        write_whole(folder / "config.toml", format_config(config).encode())
+        write_whole(folder / "config.toml", format_config(resolved(config)).encode())
     if not (folder / "metrics.json").is_file():
         yield from execute(folder, stop=stop, command=f"tickgp reproduce --only {cell.name}")
 
@@ -45,14 +44,15 @@ def judge_gp(cell: Cell, folder: Path, data_dir: Path | None) -> dict[str, Any]:
     """The content of the result file of a finished run; its predictions are left in `folder`."""
     trained = load_model(folder)
     data = load_data(replace(trained.config, data=replace(trained.config.data, data_dir=data_dir)))
-    splits = {"test": data.test} | {name: _other(trained, name, data_dir) for name in cell.also_on}
+    splits = {"test": data.test} | other_data(cell, trained.image_shape, data_dir)
     p = {f"{name}/{S}": _predict(trained, split, S) for name, split in splits.items() for S in SAMPLES}
     save_predictions(folder, p)
-    metrics = read_json(folder / "metrics.json")
+    metrics, manifest = read_json(folder / "metrics.json"), read_json(folder / "manifest.json")
     return {
-        "dataset": read_json(folder / "manifest.json")["dataset"],
+        "machine": {name: manifest[name] for name in MACHINE},
+        "dataset": manifest["dataset"],
         "train_images": len(data.train),
-        "seconds": read_json(folder / "manifest.json")["seconds"],
+        "seconds": manifest["seconds"],
         "steps": metrics["steps"],
         "elbo": metrics["elbo"],
         "metrics": {
@@ -86,10 +86,6 @@ def _placed(cell: Cell, work: Path, data_dir: Path | None) -> Config:
     return replace(config, data=replace(config.data, data_dir=data_dir), training=training)
 
 
-def _other(trained: TrainedModel, name: str, data_dir: Path | None) -> Split:
-    return load_dataset(name, data_dir=data_dir, test_share=1.0, like=trained.image_shape).test
-
-
 def _predict(trained: TrainedModel, split: Split, num_samples: int) -> np.ndarray:
-    key = jax.random.fold_in(jax.random.key(trained.config.seed), 1)
-    return np.asarray(predict(trained.model, split.images, key=key, num_samples=num_samples).probabilities, float)
+    asked = replace(trained, config=replace(trained.config, prediction_samples=num_samples))
+    return np.asarray(asked.predict(split.images).probabilities, float)

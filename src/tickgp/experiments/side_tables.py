@@ -88,22 +88,29 @@ def hits_table(book: Book) -> str:
 def _of_hits(metrics: dict[str, Any]) -> str:
     """From NLL = e · (NLL of misses) + (1 − e) · (NLL of hits), with the error e."""
     error = metrics["top1_error"]
-    return f"{(metrics['nll'] - error * metrics['nll_misses']) / (1 - error):.3f}"
+    of_misses = error * metrics["nll_misses"] if error else 0.0
+    return f"{(metrics['nll'] - of_misses) / (1 - error):.3f}"
 
 
 def seeds_table(book: Book) -> str:
-    """MNIST's GPs of table 1 with each seed, and their spread; empty until one of them has all seeds."""
-    heads = ["MNIST", METRICS["top1_error"], METRICS["nll"], NEGATIVE_ELBO]
+    """MNIST's GPs of table 1 with each seed, and their spread; empty until one of them has two."""
+    both = [f"{METRICS[metric]}{where}" for where in ("", ", Semeion") for metric in ("top1_error", "nll")]
+    heads = ["trained on MNIST", *both, NEGATIVE_ELBO]
     rows = []
     for model, title in zip(SHALLOW, ("SE", "Conv", "TICK"), strict=True):
         runs = [book.run(shallow("mnist", model, book.scale, seed=seed).name) for seed in SEEDS]
         found = [run for run in runs if run is not None]
-        if len(found) == len(SEEDS):
-            metrics = [run["metrics"]["test"][str(max(SAMPLES))]["test"] for run in found]
-            error = _spread([100 * some["top1_error"] for some in metrics], 2)
-            nll = _spread([some["nll"] for some in metrics], 3)
-            rows.append([title, error, nll, _spread([-run["elbo"] / 1000 for run in found], 3)])
+        if len(found) > 1:
+            scores = [_over_seeds(found, on) for on in ("test", "semeion")]
+            rows.append([title, *scores[0], *scores[1], _spread([-run["elbo"] / 1000 for run in found], 3)])
     return markdown(heads, rows) if rows else ""
+
+
+def _over_seeds(runs: list[dict[str, Any]], on: str) -> tuple[str, str]:
+    """Error and NLL."""
+    metrics = [run["metrics"][on][str(max(SAMPLES))]["test"] for run in runs]
+    error, nll = ([some[name] for some in metrics] for name in ("top1_error", "nll"))
+    return _spread([100 * value for value in error], 2), _spread(nll, 3)
 
 
 def _spread(values: list[float], digits: int) -> str:

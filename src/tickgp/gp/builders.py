@@ -198,7 +198,8 @@ def pointwise(
     """`depth` − 1 hidden layers of `width` outputs, each around a fixed linear (PCA) map, then the class scores.
 
     All kernels are squared exponentials on whole images or vectors; settings as for `class_layer`, and `standardise` as
-    for `convolutional`.
+    for `convolutional`. variance, lengthscale: of the last layer; hidden ones start with 1 and half the median distance
+    between their inputs.
     Paper: SE-GP
     """
     x, first = _prepared(images, standardise)
@@ -208,7 +209,7 @@ def pointwise(
         hidden = i < depth
         size = width if hidden else outputs
         kernel = SquaredExponential(
-            1.0 if hidden else variance, _half_median(x) if lengthscale is None else lengthscale
+            1.0 if hidden else variance, _half_median(x) if hidden or lengthscale is None else lengthscale
         )
         with _naming(i, depth):
             inducing = choose_points(x, num_inducing, kernel, how=initialiser, key=layer_key)

@@ -13,7 +13,7 @@ from tickgp.data.locate import DatasetUnavailableError
 from tickgp.errors import UsageError
 from tickgp.evaluation.metrics import auroc, bootstrap, evaluate, fpr95
 from tickgp.gp.predict import Prediction
-from tickgp.runs.folder import load_own, write_json
+from tickgp.runs.folder import DataChangedError, load_own, write_json
 from tickgp.runs.model_file import ARRAYS, TrainedModel, load_model
 from tickgp.runs.places import whole_name
 from tickgp.training.config import Config, DataConfig
@@ -65,7 +65,7 @@ def _own(folder: Path, config: Config, data: DataConfig) -> tuple[Dataset | None
     is_named = whole_name(data.dataset) == whole_name(config.data.dataset)
     try:
         return load_own(folder, config, data.data_dir), is_named
-    except DatasetUnavailableError:
+    except (DatasetUnavailableError, DataChangedError):
         if is_named:
             raise
     return _moved(folder, config, data)
@@ -85,8 +85,8 @@ def _without_training(other: Dataset, own: Dataset | None) -> tuple[Dataset, tup
     """`other` without the images that the run was trained on, and a sentence if there were such, or may be."""
     if own is None:
         return other, (
-            "the images that the model was trained on are not here: any of them among these are counted too, and how "
-            "well it tells these from its own is left out",
+            "the images that the model was trained on are not here, or have changed: any of them among these are "
+            "counted too, and how well it tells these from its own is left out",
         )
     trained_on = {image.tobytes() for image in own.train.images}
     new = np.array([image.tobytes() not in trained_on for image in other.test.images])

@@ -33,11 +33,11 @@ from tickgp.runs.folder import (
     write_manifest,
 )
 from tickgp.runs.judge import final_metrics, held_out, watch, watched_images
-from tickgp.runs.model_file import TrainedModel, load_model, save_model
+from tickgp.runs.model_file import TrainedModel, load_config, load_model, save_model
 from tickgp.runs.places import resolved
 from tickgp.runs.report import write_report
 from tickgp.training.assemble import build_model, schedule
-from tickgp.training.checkpoint import checkpoints, load_checkpoint, save_checkpoint
+from tickgp.training.checkpoint import Checkpoint, checkpoints, load_checkpoint, reached, save_checkpoint
 from tickgp.training.config import Config
 from tickgp.training.loop import Progress, State, initial_state, train
 from tickgp.training.stopping import at_rest
@@ -72,7 +72,7 @@ def execute(
         data = load_own(folder, config)
     yield from (Note(note) for note in (_loaded(data), *data.notes))
     if stop():
-        yield Stopped(0)
+        yield Stopped(0 if new else reached(folder / "checkpoint"))
         return
     model_key, training_key, elbo_key = jax.random.split(jax.random.key(config.seed), 3)
     model = build_model(config.model, data.train.images, len(data.class_names), key=model_key)
@@ -84,8 +84,8 @@ def execute(
         prepare(config, folder, overwrite=overwrite)
     run = _Run(folder, config, data, command, began)
     run.note_start()
-    state, broken = run.latest(initial_state(model, natural_gradients=config.training.natural_gradients))
-    yield from (Note(f"passed over a broken checkpoint: {reason}") for reason in broken)
+    state, notes = run.latest(initial_state(model, natural_gradients=config.training.natural_gradients))
+    yield from (Note(note) for note in notes)
     if not run.is_finished(state):
         if (folder / PREVIOUS).is_dir():
             yield Note(f"the run that was here is kept in {folder / PREVIOUS} until this one has finished")
@@ -116,35 +116,42 @@ class _Run:
         self.watched = watched_images(config, data)
 
     def latest(self, fresh: State) -> tuple[State, list[str]]:
-        """The state to go on from, and what is broken; reports after that state are taken back."""
-        state, broken = fresh, list[str]()
+        """The state to go on from, and what to say of it; reports after that state are taken back."""
+        found, notes = Checkpoint(fresh), list[str]()
         if checkpoints(self.folder / "checkpoint"):
-            state, broken = load_checkpoint(self.folder / "checkpoint", fresh)
-        self.history = read_history(self.folder, last=int(state.step))
+            found = load_checkpoint(self.folder / "checkpoint", fresh)
+            notes += [f"passed over a broken checkpoint: {reason}" for reason in found.broken]
+        elif (self.folder / "metrics.json").is_file():
+            raise UsageError(
+                f"{self.folder} has been finished, and its checkpoints are gone: there is nothing to go on from; train "
+                "it anew with --overwrite"
+            )
+        elif read_history(self.folder):
+            notes.append("there is no checkpoint to go on from: training begins anew")
+        self.before, self.history = found.seconds, read_history(self.folder, last=int(found.state.step))
         write_history(self.folder, self.history)
-        self.before = self.history[-1]["seconds"] if self.history else 0.0
-        return state, broken
+        return found.state, notes
 
     def train(self, state: State, stop: Callable[[], bool], key: jax.Array) -> Generator[Event, None, State]:
         """Train to the end, or until `stop`; reports and checkpoints on the way, and a checkpoint at the end."""
-        settings, step = self.config.training, int(state.step)
+        settings, step, seconds = self.config.training, int(state.step), self.before
         jitter = float(state.model.jitter)
         yield Stage("compiling, which takes up to a minute")
         try:
             for event in _training(self.config, self.data, state, self.history, stop, key):
                 state, due = event.state, event.step // settings.checkpoint_every > step // settings.checkpoint_every
-                step = event.step
+                step, seconds = event.step, round(self.before + event.seconds, 3)
                 if (raised := float(state.model.jitter)) > jitter:
                     jitter = raised
                     yield Note(f"Kuu came close to singular: the jitter is now {jitter:.0e}")
                 if step % settings.report_every == 0 or step == settings.max_steps:
-                    yield self.report(event, round(self.before + event.seconds, 3))
+                    yield self.report(event, seconds)
                 if due:
-                    save_checkpoint(self.folder / "checkpoint", state)
+                    save_checkpoint(self.folder / "checkpoint", state, seconds)
         except GeneratorExit:  # whoever listens has gone: what was done is kept
-            save_checkpoint(self.folder / "checkpoint", state)
+            save_checkpoint(self.folder / "checkpoint", state, seconds)
             raise
-        save_checkpoint(self.folder / "checkpoint", state)
+        save_checkpoint(self.folder / "checkpoint", state, seconds)
         if step < settings.max_steps and self.has_ended(state):
             yield Note(f"the ELBO came to rest: training ends after {step} of {settings.max_steps} steps")
         return state
@@ -208,6 +215,9 @@ def _inherited(config: Config, fresh: DeepGP, data: Dataset, key: jax.Array) -> 
     """
     folder, new = config.training.start_from, config.model
     assert folder is not None
+    if load_config(folder).model.float64 != new.float64:
+        given = "without" if new.float64 else "with"
+        raise UsageError(f"the model of {folder} has another precision; start from it {given} --float64")
     source = load_model(folder)
     trained = source.model
     if len(fresh.layers) == len(trained.layers) + 1:

@@ -14,6 +14,7 @@ previous-run/       the finished run that this one overwrites, until it has fini
 from __future__ import annotations
 
 import json
+import os
 import platform
 import shutil
 import subprocess
@@ -34,6 +35,8 @@ from tickgp.training.tensors import write_whole
 from tickgp.training.toml import format_config, read_config
 
 PREVIOUS = "previous-run"
+MACHINE = ("tickgp", "git", "python", "libraries", "device", "cpu", "cores")
+"""What a manifest says of the machine and the software that a run was made with."""
 
 _LIBRARIES = ("jax", "jaxlib", "equinox", "optax", "numpy")
 _FILES = ("metrics.json", "metrics.jsonl", "model.safetensors", "manifest.json", "report.html", "config.toml")
@@ -44,7 +47,7 @@ def check_free(folder: Path, *, overwrite: bool = False) -> None:
     """A folder for a new run must be empty, or hold a run that may be overwritten."""
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"{folder} is a file; give another --out")
-    if not folder.exists() or not any(folder.iterdir()):
+    if not folder.exists() or all(path.match(".*.tmp") for path in folder.iterdir()):  # what a kill may leave
         return
     if not _holds_run(folder):
         raise UsageError(f"{folder} is not empty and holds no run, so nothing is written there; give another --out")
@@ -125,6 +128,10 @@ def load_data(config: Config, data_dir: Path | None = None) -> Dataset:
     )
 
 
+class DataChangedError(ValueError):
+    """The images of a run are not those that it was trained on."""
+
+
 def load_own(folder: Path, config: Config, data_dir: Path | None = None, dataset: str | None = None) -> Dataset:
     """The images that the run in `folder` was begun with, if need be from another place, `dataset`."""
     name = dataset or config.data.dataset
@@ -141,7 +148,7 @@ def load_own(folder: Path, config: Config, data_dir: Path | None = None, dataset
 def _check_unchanged(folder: Path, data: Dataset) -> None:
     path = folder / "manifest.json"
     if path.is_file() and read_json(path)["dataset"]["sha256"] != data.sha256():
-        raise ValueError(
+        raise DataChangedError(
             f"{data.name} is no longer what {folder} was trained on: images or labels have changed; restore them, or "
             "train anew"
         )
@@ -209,14 +216,24 @@ def write_manifest(folder: Path, config: Config, data: Dataset, command: str, de
 
 
 def machine(device: str) -> dict[str, Any]:
-    """What a run was made with."""
+    """What a run is made with here: see `MACHINE`."""
     return {
         "tickgp": tickgp.__version__,
         "git": _git_hash(),
         "python": platform.python_version(),
         "libraries": {name: version(name) for name in _LIBRARIES},
         "device": device,
+        "cpu": _cpu(),
+        "cores": os.cpu_count(),
     }
+
+
+def _cpu() -> str:
+    """The name of the processor, as far as the system tells it."""
+    path = Path("/proc/cpuinfo")
+    lines = path.read_text().splitlines() if path.is_file() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()
 
 
 def _parse(line: str) -> dict[str, Any]:

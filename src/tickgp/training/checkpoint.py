@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
-from tickgp.training.tensors import load_tree, save_tree
+from tickgp.training.tensors import load_tree, read_words, save_tree
 
 KEPT = 2
 
@@ -21,26 +22,47 @@ class Stepped(Protocol):
 State = TypeVar("State", bound=Stepped)
 
 
-def save_checkpoint(folder: Path, state: Stepped) -> Path:
-    """`state` as a file of its own, named by its step; of the older ones only the latest is kept."""
+@dataclass(frozen=True)
+class Checkpoint(Generic[State]):
+    """What training goes on from."""
+
+    state: State
+    seconds: float = 0.0
+    """That training took so far."""
+    broken: tuple[str, ...] = ()
+    """A sentence for each later one that had to be passed over."""
+
+
+def save_checkpoint(folder: Path, state: Stepped, seconds: float) -> Path:
+    """`state` as a file of its own, named by its step.
+
+    Of the older ones only the latest is kept. None is kept that claims to be later: it was broken, or `state` would
+    have come from it.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"step-{int(state.step):08d}.safetensors"
-    save_tree(path, state)
-    for old in checkpoints(folder)[KEPT:]:
-        old.unlink()
+    save_tree(path, state, {"seconds": f"{seconds:.3f}"})
+    place = checkpoints(folder).index(path)
+    for other in (*checkpoints(folder)[:place], *checkpoints(folder)[place + KEPT :]):
+        other.unlink()
     return path
 
 
-def load_checkpoint(folder: Path, like: State) -> tuple[State, list[str]]:
-    """The latest good checkpoint, and a sentence for each broken one that had to be passed over."""
+def load_checkpoint(folder: Path, like: State) -> Checkpoint[State]:
+    """The latest good checkpoint. One of an earlier version does not say how long training took: 0."""
     broken: list[str] = []
     for path in checkpoints(folder):
         try:
-            return load_tree(path, like), broken
+            return Checkpoint(load_tree(path, like), float(read_words(path).get("seconds", 0)), tuple(broken))
         except (ValueError, OSError) as error:
             broken.append(str(error))
     reasons = "; ".join(broken) or "it is empty"
     raise ValueError(f"{folder} holds no checkpoint to resume from: {reasons}; start the run anew")
+
+
+def reached(folder: Path) -> int:
+    """The step of the latest checkpoint; 0 if there is none."""
+    return max((int(path.stem.partition("-")[2]) for path in checkpoints(folder)), default=0)
 
 
 def checkpoints(folder: Path) -> list[Path]:

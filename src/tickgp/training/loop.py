@@ -96,7 +96,8 @@ def train(
     images = check_inputs(images)
     labels = state.model.likelihood.check(labels, len(images))
     samples = {"num_samples": num_samples, "likelihood_samples": likelihood_samples}
-    for name, number in {"steps": steps, "batch_size": batch_size, **samples}.items():
+    whole = {"steps": steps, "batch_size": batch_size, "report_every": report_every, **samples}
+    for name, number in whole.items():
         if number < 1:
             raise ValueError(f"{name} {number} was given; it must be at least 1")
     x, y = jnp.asarray(images), jnp.asarray(labels)
