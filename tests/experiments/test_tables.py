@@ -86,7 +86,7 @@ def test_our_number_stands_beside_the_papers(tmp_path):
 def test_an_outdated_result_leaves_the_cell_empty(tmp_path):
     write(tmp_path, "mnist/tick", {"metrics": tick_metrics(), **MADE})
     current = json.loads(result_path(tmp_path, "paper", "mnist/tick").read_text())
-    assert Book(tmp_path, "paper").gp("mnist/tick") is not None
+    assert Book(tmp_path, "paper").scores("mnist/tick") is not None
     settings = current["settings"]
     outdated = {**settings, "model": {**settings["model"], "num_inducing": 7}}
     for change in ({"settings": outdated}, {"scale": "smoke"}):

@@ -76,7 +76,7 @@ def hits_table(book: Book) -> str:
     """The NLL of the images that table 1's models get right; the paper's follows from three of its numbers."""
     rows = []
     for dataset, title in DATASETS.items():
-        ours = {name: book.gp(f"{dataset}/{name}", samples=min(SAMPLES)) for name in ("se", "conv", "tick")}
+        ours = {name: book.scores(f"{dataset}/{name}", str(min(SAMPLES))) for name in ("se", "conv", "tick")}
         ours["bcnn"] = book.chosen_cnn(dataset, "dropout")
         theirs = {name: {metric: float(n) for metric, n in paper.TABLE1[dataset][name].items()} for name in ours}
         theirs = {name: numbers | {"top1_error": numbers["top1_error"] / 100} for name, numbers in theirs.items()}
@@ -123,8 +123,9 @@ def calibration_table(book: Book) -> str:
     """The expected calibration error of table 1's models."""
     rows = []
     for dataset, title in DATASETS.items():
-        gps = [book.gp(f"{dataset}/{name}") for name in SHALLOW]
-        cnns = [book.chosen_cnn(dataset, "dropout"), book.cnn(f"{dataset}/bcnn-0.5", "dropout"), book.ensemble(dataset)]
+        gps = [book.scores(f"{dataset}/{name}") for name in SHALLOW]
+        others = {"bcnn-0.5": "dropout", "ensemble": "ensemble"}
+        cnns = [book.chosen_cnn(dataset, "dropout"), *(book.scores(f"{dataset}/{n}", way) for n, way in others.items())]
         rows.append([title, *(cell(scores, "ece") for scores in [*gps, *cnns])])
     return markdown(["ECE", "SE", "Conv", "TICK", "B-CNN", "B-CNN, rate 0.5", "5 CNNs"], rows)
 
@@ -149,7 +150,7 @@ def _price(book: Book, name: str) -> str:
 
 
 def _gain(book: Book, name: str) -> list[str]:
-    scores = book.gp(name)
+    scores = book.scores(name)
     return [cell(scores, "top1_error"), cell(scores, "nll"), negative_elbo(book.run(name))]
 
 

@@ -43,32 +43,25 @@ class Book:
             self._read[name] = result if result is not None and result["scale"] == home(self.scale, name) else None
         return self._read[name]
 
-    def gp(self, name: str, *, on: str = "test", samples: int = 100) -> Scores:
-        """A GP's scores, from so many draws."""
-        result = self.run(name)
-        return None if result is None else result["metrics"][on][str(samples)]
+    def scores(self, name: str, way: str = str(max(SAMPLES)), *, on: str = "test") -> Scores:
+        """Of one kind of prediction of a run.
 
-    def cnn(self, name: str, way: str, *, on: str = "test") -> Scores:
-        """A CNN's scores: with dropout at test, deterministic, or with a temperature."""
+        A GP's `100` or `5` draws; a CNN's `dropout` at test, `deterministic`, or with a `temperature`; an `ensemble`.
+        """
         result = self.run(name)
         return None if result is None else result["metrics"][on][way]
 
     def best_cnn(self, dataset: str) -> str | None:
         """The CNN of the dropout rate with the least NLL on its validation images; None until all of them are there."""
         names = [f"{dataset}/bcnn-{rate:g}" for rate in DROPOUT_RATES]
-        scores = [self.cnn(name, "dropout", on="validation") for name in names]
+        scores = [self.scores(name, "dropout", on="validation") for name in names]
         if any(score is None for score in scores):
             return None
         return names[int(np.argmin([score["test"]["nll"] for score in scores if score is not None]))]
 
     def chosen_cnn(self, dataset: str, way: str, *, on: str = "test") -> Scores:
         name = self.best_cnn(dataset)
-        return None if name is None else self.cnn(name, way, on=on)
-
-    def ensemble(self, dataset: str, *, on: str = "test") -> Scores:
-        """The mean of five CNNs; made with the last of them."""
-        result = self.run(f"{dataset}/ensemble")
-        return None if result is None else result["metrics"][on]["ensemble"]
+        return None if name is None else self.scores(name, way, on=on)
 
 
 def table1(book: Book) -> str:
@@ -78,9 +71,9 @@ def table1(book: Book) -> str:
 def _table1_part(book: Book, dataset: str, title: str) -> str:
     theirs, models = paper.TABLE1[dataset], ("se", "conv", "tick")
     more = {
-        "B-CNN, rate 0.5": book.cnn(f"{dataset}/bcnn-0.5", "dropout"),
+        "B-CNN, rate 0.5": book.scores(f"{dataset}/bcnn-0.5", "dropout"),
         "CNN, temperature": book.chosen_cnn(dataset, "temperature"),
-        "5 CNNs": book.ensemble(dataset),
+        "5 CNNs": book.scores(f"{dataset}/ensemble", "ensemble"),
     }
     rows = [
         [
@@ -128,9 +121,9 @@ def table3(book: Book) -> str:
     columns = {
         "CNN": (book.chosen_cnn("mnist", "deterministic", on="semeion"), "cnn"),
         "CNN, dropout at test": (book.chosen_cnn("mnist", "dropout", on="semeion"), None),
-        "CNN, rate 0.5, dropout at test": (book.cnn("mnist/bcnn-0.5", "dropout", on="semeion"), None),
+        "CNN, rate 0.5, dropout at test": (book.scores("mnist/bcnn-0.5", "dropout", on="semeion"), None),
         "CNN, temperature": (book.chosen_cnn("mnist", "temperature", on="semeion"), None),
-        "5 CNNs": (book.ensemble("mnist", on="semeion"), None),
+        "5 CNNs": (book.scores("mnist/ensemble", "ensemble", on="semeion"), None),
     }
     rows = [
         [
@@ -151,7 +144,7 @@ def depth_baselines(book: Book) -> str:
         [
             f"B-CNN, {depth} convolution{'s' if depth > 1 else ''}, MNIST",
             *(
-                cell(book.cnn(growing_cnn(depth, book.scale).name, "dropout"), metric, theirs[metric])
+                cell(book.scores(growing_cnn(depth, book.scale).name, "dropout"), metric, theirs[metric])
                 for metric in ("top1_error", "nll")
             ),
             "",
@@ -174,7 +167,7 @@ def depth_baselines(book: Book) -> str:
 
 def gp_cell(book: Book, name: str, metric: str, theirs: str | None = None, *, on: str = "test") -> str:
     """A GP's number from S = 5 draws, as in the paper, beside the paper's; below it ours from 100."""
-    five, many = (cell(book.gp(name, on=on, samples=S), metric) for S in sorted(SAMPLES))
+    five, many = (cell(book.scores(name, str(S), on=on), metric) for S in sorted(SAMPLES))
     return beside(five, theirs) + (f"<br>S = {max(SAMPLES)}: {many}" if many else "")
 
 
