@@ -9,9 +9,8 @@ from tickgp.evaluation.findings import (
     mistakes,
     per_hundred,
     percent,
-    share_interval,
 )
-from tickgp.evaluation.handover import Threshold
+from tickgp.evaluation.handover import Threshold, share_interval
 
 LABELS = np.arange(1000) % 3
 

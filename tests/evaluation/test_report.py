@@ -12,7 +12,7 @@ from gp import tiny
 
 from tickgp.data.dataset import Split
 from tickgp.evaluation.handover import Threshold
-from tickgp.evaluation.metrics import bootstrap, evaluate
+from tickgp.evaluation.metrics import evaluate, intervals
 from tickgp.evaluation.report import ReportContents, render
 from tickgp.gp.likelihoods import Bernoulli, RobustMax, Softmax
 from tickgp.gp.predict import Prediction
@@ -77,7 +77,7 @@ def contents(model, *, names=("a", "b", "c"), images=None, misses=4, **changes):
             "steps": 1200,
             "elbo": -1234.56,
             "test": evaluate(p, labels),
-            "interval": bootstrap(p, labels, num=20),
+            "interval": intervals(p, labels, num=20),
         },
         "history": [{"step": 100 * i, "elbo": -1000.0 / i, "nll": 1.0 / i} for i in range(1, 6)],
         "threshold": THRESHOLD,

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from tickgp.evaluation.handover import Threshold, hand_over, upper_bound
+from tickgp.evaluation.handover import Threshold, hand_over, share_interval, upper_bound
 
 
 @dataclass(frozen=True)
@@ -144,12 +144,6 @@ def handed_over(
     """Share of the images that goes to a person, and the share of wrong ones among the rest (None without a rest)."""
     asked = hand_over(confidence, threshold.threshold)
     return float(asked.mean()), None if asked.all() else float((~right[~asked]).mean())
-
-
-def share_interval(hits: int, n: int, level: float = 0.95) -> tuple[float, float]:
-    """Clopper-Pearson: the shares that `hits` of `n` do not contradict."""
-    side = (1 + level) / 2
-    return 1 - float(upper_bound(n - hits, n, side)), float(upper_bound(hits, n, side))
 
 
 def percent(share: float) -> str:

@@ -110,6 +110,12 @@ def upper_bound(errors: int | np.ndarray, n: int | np.ndarray, level: float = 0.
     return np.where(errors < n, betaincinv(errors + 1, np.maximum(n - errors, 1), level), 1.0)
 
 
+def share_interval(hits: int, n: int, level: float = 0.95) -> tuple[float, float]:
+    """Clopper-Pearson: the shares that `hits` of `n` do not contradict."""
+    side = (1 + level) / 2
+    return 1 - float(upper_bound(n - hits, n, side)), float(upper_bound(hits, n, side))
+
+
 @dataclass(frozen=True)
 class _Steps:
     """The thresholds that can be told apart on the held-out images, highest first, with what each of them keeps."""

@@ -11,6 +11,8 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 from numpy.typing import ArrayLike
 
+from tickgp.evaluation.handover import share_interval
+
 _LEAST = float(np.finfo(np.float32).tiny)
 
 
@@ -85,15 +87,14 @@ def evaluate(probabilities: ArrayLike, labels: ArrayLike) -> dict[str, int | flo
     return _outcomes(probabilities, labels).metrics()
 
 
-def bootstrap(
+def intervals(
     probabilities: ArrayLike, labels: ArrayLike, *, num: int = 1000, level: float = 0.95, seed: int = 0
 ) -> dict[str, list[float]]:
-    """Percentile intervals [low, high] of each metric of `evaluate`, from `num` resamples of the N images.
+    """Intervals [low, high] of the metrics of `evaluate`.
 
-    `nll_misses` uses the resamples that have misses. Metrics that are None are left out. Where no image is wrong, or
-    every one, all resamples are alike and tell nothing: such an error has its exact binomial interval. The ECE of a
-    resample is on average larger than that of the images, so that the interval of a well-calibrated model lies above
-    its ECE.
+    Those of errors are exact binomial ones; the others are percentiles over `num` resamples of the N images.
+    `nll_misses` uses the resamples that have misses. Metrics that are None are left out. The ECE of a resample is on
+    average larger than that of the images, so that the interval of a well-calibrated model lies above its ECE.
     """
     if num < 1 or not 0 < level < 1:
         raise ValueError(
@@ -105,16 +106,10 @@ def bootstrap(
     outcomes = outcomes.choose(np.argsort(-outcomes.confidence, kind="stable"))
     draws = [outcomes.choose(np.sort(rng.integers(N, size=N))).metrics() for _ in range(num)]
     defined = {name: [v for draw in draws if (v := draw[name]) is not None] for name in draws[0] if name != "n"}
-    tail = (1 - level) / 2
-    found = {name: np.quantile(values, [tail, 1 - tail]).tolist() for name, values in defined.items() if values}
-    errors = {name: outcomes.top_error(k) for k in (1, 2, 3) if (name := f"top{k}_error") in found}
-    return {**found, **{name: _exact(error, N, tail) for name, error in errors.items() if error in (0, 1)}}
-
-
-def _exact(error: float, N: int, tail: float) -> list[float]:
-    """Clopper-Pearson for an error of 0 or 1: of N equal outcomes the other has a share up to 1 − tail^(1/N)."""
-    most = 1 - tail ** (1 / N)
-    return [0.0, most] if error == 0 else [1 - most, 1.0]
+    sides = [(1 - level) / 2, (1 + level) / 2]
+    found = {name: np.quantile(values, sides).tolist() for name, values in defined.items() if values}
+    wrong = {name: int(np.sum(outcomes.rank >= k)) for k in (1, 2, 3) if (name := f"top{k}_error") in found}
+    return {**found, **{name: list(share_interval(count, N, level)) for name, count in wrong.items()}}
 
 
 def auroc(inside: ArrayLike, outside: ArrayLike) -> float:

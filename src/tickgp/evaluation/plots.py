@@ -15,8 +15,8 @@ from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from tickgp.evaluation.findings import handed_over, share_interval
-from tickgp.evaluation.handover import Threshold
+from tickgp.evaluation.findings import handed_over
+from tickgp.evaluation.handover import Threshold, share_interval
 from tickgp.evaluation.metrics import calibration_error, reliability, risk_coverage
 
 ORANGE, BLUE, GREEN, GREY, INK = "#E69F00", "#0072B2", "#009E73", "#D0D0D0", "#333333"

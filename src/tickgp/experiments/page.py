@@ -23,11 +23,11 @@ from tickgp.experiments.tables import Book, depth_baselines, table1, table2, tab
 HEAD = """# Results
 
 Made by `tickgp reproduce` from the files under `results/`: do not edit. In each cell stands our number, its 95 %
-bootstrap interval over the test images, and in square brackets the paper's (Dutordoir et al., AISTATS 2020), with its
-digits. A cell without a number of ours is a run still to be made. Errors in per cent, NLL in nats per image.
-Predictions of GPs are averaged over S = 5 draws, as in the paper, and in the line below over 100. What the paper leaves
-open, and what is done here: [docs/experiments.md](docs/experiments.md). What the numbers say about the paper's claims:
-[docs/findings.md](docs/findings.md).
+interval over the test images (errors: exact binomial; the rest: bootstrap), and in square brackets the paper's
+(Dutordoir et al., AISTATS 2020), with its digits. A cell without a number of ours is a run still to be made. Errors in
+per cent, NLL in nats per image. Predictions of GPs are averaged over S = 5 draws, as in the paper, and in the line
+below over 100. What the paper leaves open, and what is done here: [docs/experiments.md](docs/experiments.md). What the
+numbers say about the paper's claims: [docs/findings.md](docs/findings.md).
 """
 SCALES: dict[Scale, str] = {
     "paper": "## The paper's settings",

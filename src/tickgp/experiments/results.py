@@ -11,7 +11,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from tickgp.evaluation.metrics import bootstrap, evaluate
+from tickgp.evaluation.metrics import evaluate, intervals
 from tickgp.experiments.cells import Cell, EnsembleConfig, Scale
 from tickgp.experiments.plan import EXPERIMENTS, cells_of
 from tickgp.runs.folder import machine, write_json
@@ -95,8 +95,8 @@ def settings_of(cell: Cell) -> dict[str, Any]:
 
 
 def scores(probabilities: np.ndarray, labels: np.ndarray) -> dict[str, Any]:
-    """Metrics with their bootstrap intervals."""
-    return {"test": evaluate(probabilities, labels), "interval": bootstrap(probabilities, labels)}
+    """Metrics with their intervals."""
+    return {"test": evaluate(probabilities, labels), "interval": intervals(probabilities, labels)}
 
 
 def thinned(history: list[dict[str, Any]]) -> list[dict[str, Any]]:

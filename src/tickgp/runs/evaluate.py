@@ -11,7 +11,7 @@ import numpy as np
 from tickgp.data.dataset import Dataset, Split, load_dataset
 from tickgp.data.locate import DatasetUnavailableError
 from tickgp.errors import UsageError
-from tickgp.evaluation.metrics import auroc, bootstrap, evaluate, fpr95
+from tickgp.evaluation.metrics import auroc, evaluate, fpr95, intervals
 from tickgp.gp.predict import Prediction
 from tickgp.runs.folder import DataChangedError, load_own, write_json
 from tickgp.runs.model_file import ARRAYS, TrainedModel, load_model
@@ -137,7 +137,7 @@ def _scores(prediction: Prediction, labels: np.ndarray, seed: int) -> dict[str, 
     if not known.any():
         return {"test": None, "interval": None}
     p, y = np.asarray(prediction.probabilities, float)[known], labels[known]
-    return {"test": evaluate(p, y), "interval": bootstrap(p, y, seed=seed)}
+    return {"test": evaluate(p, y), "interval": intervals(p, y, seed=seed)}
 
 
 def _strangeness(inside: Prediction, outside: Prediction) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from tickgp.data.dataset import Dataset, Split
 from tickgp.evaluation.handover import HeldOut
-from tickgp.evaluation.metrics import bootstrap, evaluate, nll, top_error
+from tickgp.evaluation.metrics import evaluate, intervals, nll, top_error
 from tickgp.gp.models import DeepGP
 from tickgp.gp.predict import predict
 from tickgp.runs.model_file import TrainedModel
@@ -48,5 +48,5 @@ def final_metrics(config: Config, data: Dataset, steps: int, bound: float, p: np
         "steps": steps,
         "elbo": bound,
         "test": evaluate(p, data.test.labels),
-        "interval": bootstrap(p, data.test.labels, seed=config.seed),
+        "interval": intervals(p, data.test.labels, seed=config.seed),
     }
