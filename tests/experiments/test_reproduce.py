@@ -12,6 +12,7 @@ from data.written import mnist_folder
 
 from tickgp.cli.reproduce import reproduce as command
 from tickgp.data.dataset import Dataset, Split
+from tickgp.errors import UsageError
 from tickgp.experiments import results as results_module
 from tickgp.experiments.cells import Cell, EnsembleConfig, cnn, shallow
 from tickgp.experiments.reproduce import Begun, Done, Failed, Places, left, reproduce, step_of
@@ -191,6 +192,15 @@ def test_the_command_writes_the_page_and_says_what_failed(paths, tmp_path, capsy
     said = capsys.readouterr().out.splitlines()
     assert [line.partition(" failed: ")[0] for line in said if " failed: " in line] == [*runs]
     assert paths["page"].is_file()
+
+
+def test_no_file_but_a_page_of_results_is_overwritten(paths):
+    with pytest.raises(UsageError, match="no experiment was given; choose among: table1, "):
+        command((), **paths)
+    paths["page"].write_text("# My thesis")
+    with pytest.raises(UsageError, match="is not a page of results, and is not overwritten"):
+        command(("table1",), only=("mnist/tick",), **paths)
+    assert paths["page"].read_text() == "# My thesis"
 
 
 def test_a_stopped_command_writes_the_page_before_it_ends(paths, tmp_path, monkeypatch, capsys):

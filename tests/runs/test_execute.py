@@ -202,6 +202,25 @@ def test_a_deeper_model_starts_from_a_trained_one(tmp_path):
         list(execute(tmp_path / "two", replace(shallow, training=still), overwrite=True))
 
 
+def test_images_that_were_trained_on_are_not_held_out_later(tmp_path):
+    np.savez(tmp_path / "data.npz", x=np.random.default_rng(0).random((60, 8, 8, 1)), y=np.arange(60) % 2)
+    training = replace(SMALL.training, max_steps=1)
+    first = replace(SMALL, data=DataConfig(f"npz:{tmp_path / 'data.npz'}"), training=training)
+    list(execute(tmp_path / "run", first))
+    again = replace(first, training=replace(training, start_from=tmp_path / "run"))
+    for change in ({"seed": 7}, {"data": replace(first.data, validation_share=0.5)}):
+        with pytest.raises(UsageError, match=r"was trained on \d+ of the \d+ images that are held out now"):
+            list(execute(tmp_path / "other", replace(again, **change)))
+    assert not (tmp_path / "other").exists()
+    *_, event = execute(tmp_path / "other", again)
+    assert isinstance(event, Finished)
+
+
+def test_settings_that_do_not_go_with_the_images_are_wrong_use(tmp_path):
+    with pytest.raises(UsageError, match="bernoulli is for 2 classes and there are 10"):
+        list(execute(tmp_path / "run", replace(SMALL, model=ModelConfig(likelihood="bernoulli"))))
+
+
 @pytest.mark.slow
 def test_without_natural_gradients_it_goes_on_too(tmp_path):
     config = replace(SMALL, training=replace(SMALL.training, natural_gradients=False))

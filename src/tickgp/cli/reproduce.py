@@ -6,7 +6,7 @@ import math
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, get_args
 
 from rich.table import Table
 from tyro.conf import Positional, arg
@@ -39,7 +39,9 @@ Name = Literal[
 
 
 def reproduce(
-    experiments: Positional[Annotated[tuple[Name, ...], arg(metavar="EXPERIMENT", help="Tables and figures; or all.")]],
+    experiments: Positional[
+        Annotated[tuple[Name, ...], arg(metavar="EXPERIMENT", help=f"Tables and figures: {', '.join(get_args(Name))}.")]
+    ],
     /,
     scale: Annotated[
         Literal["paper", "fast", "smoke"],
@@ -55,9 +57,11 @@ def reproduce(
     device: Annotated[Device, arg(help="Where to compute; by default a GPU if there is one.")] = None,
 ) -> None:
     """Run experiments of the paper, continue them, and put their results beside the paper's."""
+    if not experiments:
+        raise UsageError(f"no experiment was given; choose among: {', '.join(get_args(Name))}")
     set_up(device, float64=False)
     from tickgp.experiments.draw import draw
-    from tickgp.experiments.page import results_page
+    from tickgp.experiments.page import is_page, results_page
     from tickgp.experiments.plan import EXPERIMENTS, cells_of
     from tickgp.experiments.reproduce import Places
     from tickgp.training.tensors import write_whole
@@ -68,6 +72,8 @@ def reproduce(
         raise UsageError(f"there is no run {unknown[0]} here; choose among: {', '.join(cell.name for cell in cells)}")
     chosen = [cell for cell in cells if not only or cell.name in only]
     places = Places(work, results, data_dir)
+    if page.exists() and not is_page(page):
+        raise UsageError(f"{page} is not a page of results, and is not overwritten; give another --page")
     exit_code = 0
     if not status:
         exit_code = _run(chosen, scale, places, max_seconds, console)
@@ -76,6 +82,7 @@ def reproduce(
                 console.print(f"drew {path}", highlight=False, soft_wrap=True)
         finally:
             write_whole(page, results_page(results).encode())
+            console.print(f"wrote {page}", highlight=False, soft_wrap=True)
     console.print(_progress_table(chosen, scale, places))
     if exit_code:
         sys.exit(exit_code)
@@ -117,12 +124,16 @@ def _progress_table(cells: list[Cell], scale: Scale, places: Places) -> Table:
     from tickgp.experiments.reproduce import left
     from tickgp.experiments.results import read_result
 
-    table = Table("run", "state", "minutes", title=f"{scale} scale")
+    table = Table("run", "state", "minutes", "error (%)", "NLL", title=f"{scale} scale")
     names = {cell.name for cell in left(cells, scale, places)}
     for cell in cells:
         result = None if cell.name in names else read_result(places.results, scale, cell.name)
-        minutes = "" if result is None or result["seconds"] is None else f"{result['seconds'] / 60:.1f}"
-        table.add_row(cell.name, "done" if result is not None else _state(cell, scale, places), minutes)
+        if result is None:
+            table.add_row(cell.name, _state(cell, scale, places))
+            continue
+        minutes = "" if result["seconds"] is None else f"{result['seconds'] / 60:.1f}"
+        scores = next(iter(result["metrics"]["test"].values()))["test"]  # 100 draws, dropout at test, or the ensemble's
+        table.add_row(cell.name, "done", minutes, f"{100 * scores['top1_error']:.2f}", f"{scores['nll']:.3f}")
     return table
 
 

@@ -58,6 +58,11 @@ FIGURES = {
 }
 
 
+def is_page(path: Path) -> bool:
+    """Whether the file is a page that was made here."""
+    return path.is_file() and "Made by `tickgp reproduce`" in path.read_text(errors="replace")
+
+
 def results_page(results: Path) -> str:
     """The page. Scales without any result are left out."""
     parts = [_scale(results, scale) for scale in SCALES if (results / scale).is_dir()]

@@ -34,7 +34,7 @@ from tickgp.runs.folder import (
 )
 from tickgp.runs.judge import final_metrics, held_out, watch, watched_images
 from tickgp.runs.model_file import TrainedModel, load_config, load_model, save_model
-from tickgp.runs.places import resolved
+from tickgp.runs.places import resolved, whole_name
 from tickgp.runs.report import write_report
 from tickgp.training.assemble import build_model, schedule
 from tickgp.training.checkpoint import Checkpoint, checkpoints, load_checkpoint, reached, save_checkpoint
@@ -75,7 +75,10 @@ def execute(
         yield Stopped(0 if new else reached(folder / "checkpoint"))
         return
     model_key, training_key, elbo_key = jax.random.split(jax.random.key(config.seed), 3)
-    model = build_model(config.model, data.train.images, len(data.class_names), key=model_key)
+    try:
+        model = build_model(config.model, data.train.images, len(data.class_names), key=model_key)
+    except ValueError as error:  # these settings do not go with these images
+        raise UsageError(str(error)) from None
     if config.training.start_from is not None and (new or not checkpoints(folder / "checkpoint")):
         model, differing = _inherited(config, model, data, model_key)
         where = f"{config.training.start_from}{f' ({differing})' if differing else ''}"
@@ -219,6 +222,7 @@ def _inherited(config: Config, fresh: DeepGP, data: Dataset, key: jax.Array) -> 
         given = "without" if new.float64 else "with"
         raise UsageError(f"the model of {folder} has another precision; start from it {given} --float64")
     source = load_model(folder)
+    _check_unseen(folder, source.config, config, data)
     trained = source.model
     if len(fresh.layers) == len(trained.layers) + 1:
         trained = warm_start(trained, data.train.images, q_mu=new.hidden_q_mu, initialiser=new.initialiser, key=key)
@@ -231,6 +235,20 @@ def _inherited(config: Config, fresh: DeepGP, data: Dataset, key: jax.Array) -> 
             "start from a run with the same settings of the model, or with one layer less"
         )
     return jax.tree.unflatten(jax.tree.structure(fresh), jax.tree.leaves(trained)), differing
+
+
+def _check_unseen(folder: Path, before: Config, config: Config, data: Dataset) -> None:
+    """Of the same images, those that are held out now must not be among those that `folder` was trained on."""
+    if whole_name(before.data.dataset) != whole_name(config.data.dataset):
+        return
+    seen = load_data(before, config.data.data_dir).train.images
+    more = {image.tobytes() for image in seen} - {image.tobytes() for image in data.train.images}
+    held_out = [image for split in (data.test, data.validation) if split is not None for image in split.images]
+    if number := sum(image.tobytes() in more for image in held_out):
+        raise UsageError(
+            f"{folder} was trained on {number} of the {len(held_out)} images that are held out now; start from it with "
+            "its seed, shares and numbers of images"
+        )
 
 
 def _training(
