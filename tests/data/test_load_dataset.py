@@ -144,6 +144,8 @@ def test_npz(tmp_path):
     ("name", "options", "words"),
     [
         ("nothing", {}, "no dataset 'nothing'; choose one of: digits, mnist, .* folder:PATH, npz:FILE"),
+        ("nothing", {"image_size": 4}, "no dataset 'nothing'"),
+        (".", {}, r"did you mean folder:\.\?"),
         ("digits", {"image_size": 4}, "only folder:PATH is resized"),
         ("folder:.", {"image_size": 0}, "image size 0×0; give"),
         ("folder:/nowhere", {}, "no such folder"),

@@ -16,7 +16,7 @@ from tickgp.experiments.cells import pretrained
 from tickgp.runs import model_file
 from tickgp.runs.compare import Compared
 from tickgp.runs.model_file import included, load_model, save_model
-from tickgp.runs.predict import Answer, find_pictures, predict_files
+from tickgp.runs.predict import Answer, find_pictures, other_sizes, predict_files
 
 
 @pytest.fixture(scope="module")
@@ -34,6 +34,16 @@ def pictures(tmp_path_factory):
         Image.fromarray(image[..., 0]).save(folder / "ab"[i % 2] / f"{i}.png")
     (folder / "a" / "notes.txt").write_text("not an image")
     return folder, pixels
+
+
+def test_pictures_of_another_size_are_noticed_unless_training_scaled_them_too(trained, pictures, tmp_path):
+    files = find_pictures([pictures[0]])
+    assert other_sizes(trained, files) is None
+    Image.new("L", (30, 8)).save(tmp_path / "wide.png")
+    wide = [*files, tmp_path / "wide.png"]
+    assert other_sizes(trained, wide).startswith("1 image was scaled to 8×8 pixels")
+    of_folder = replace(trained.config, data=replace(trained.config.data, dataset="folder:photos"))
+    assert other_sizes(replace(trained, config=of_folder), wide) is None
 
 
 def test_answers_are_those_of_the_pixels(trained, pictures):

@@ -29,7 +29,10 @@ def test_what_is_not_given_keeps_its_default():
     ("text", "words"),
     [
         ("sed = 1", "no setting is called sed"),
-        ("[model]\nkernel = 1", r"no setting is called kernel @ \$.model"),
+        ("[model]\nkernel = 1", "no setting is called kernel at model;"),
+        ("max_steps = 3", r"max_steps belongs to \[training\];"),
+        ("[training]\nmax-steps = 3", r"max-steps is written max_steps, in \[training\]"),
+        ("[model]\nseed = 3", "seed belongs to the beginning, before all sections"),
         ('[model]\nname = "cnn"', "cnn not in literal"),
         ("[training]\nmax_steps = 1.5", "1.5 is not of type int"),
         ('[model]\nweights = "yes"', "'yes' is not of type bool"),

@@ -34,4 +34,5 @@ def _check(device: str) -> None:
     try:
         jax.devices()
     except Exception as error:  # jax says in several ways that a platform is missing
-        raise UsageError(f"no {device} can be used ({error}); leave --device out, or install tickgp[cuda13]") from None
+        why = f" ({error})" if str(error) else ""
+        raise UsageError(f"no {device} can be used{why}; leave --device out, or install tickgp[cuda13]") from None

@@ -89,7 +89,7 @@ def predict(
     """What images show, how sure the model is, and whether to hand them over to a person."""
     if csv and json:
         raise UsageError("both --csv and --json were given; choose one")
-    from tickgp.runs.predict import find_pictures, predict_files
+    from tickgp.runs.predict import find_pictures, other_sizes, predict_files
 
     files = find_pictures(images)
     _compute_like(run, device)
@@ -101,6 +101,8 @@ def predict(
     answers, problems = predict_files(trained, files, threshold=level, skip_bad_images=skip_bad_images)
     for problem in problems:
         say(console, f"left out: {problem}")
+    if (note := other_sizes(trained, files)) is not None:
+        say(console, note)
     if json:
         chosen = {"threshold": None, "reason": threshold} if isinstance(threshold, str) else asdict(threshold)
         print(json_module.dumps({"images": [asdict(answer) for answer in answers], "hand_over": chosen}))

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
+from tickgp.errors import UsageError
+
 Labelled = tuple[np.ndarray, np.ndarray]
 """Images (N, H, W, C), and a label from 0 to K − 1 for each."""
 
@@ -29,9 +31,9 @@ class Contents:
     def only(self, class_names: tuple[str, ...]) -> Contents:
         """The images of these classes alone, which are numbered in the order given."""
         if unknown := [name for name in class_names if name not in self.class_names]:
-            raise ValueError(f"there is no class {unknown[0]!r}; choose among: {', '.join(self.class_names)}")
+            raise UsageError(f"there is no class {unknown[0]!r}; choose among: {', '.join(self.class_names)}")
         if len(set(class_names)) < max(2, len(class_names)):
-            raise ValueError(f"the classes {', '.join(class_names)} were asked for; name at least 2, each once")
+            raise UsageError(f"the classes {', '.join(class_names)} were asked for; name at least 2, each once")
         numbers = np.full(len(self.class_names), -1)
         numbers[[self.class_names.index(name) for name in class_names]] = np.arange(len(class_names))
 

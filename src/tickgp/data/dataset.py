@@ -90,7 +90,7 @@ def load_dataset(
     if kind == "folder":
         size = _size(image_size) or ((like[0], like[1]) if like else None)
         contents = read_folder(Path(path).expanduser(), image_size=size, fit=fit, skip_bad_images=skip_bad_images)
-    elif image_size is not None:
+    elif image_size is not None and (kind == "npz" or name in CATALOGUE):
         raise UsageError(f"image size {image_size} was given for {name}; only folder:PATH is resized: leave it out")
     else:
         contents = read_npz(Path(path).expanduser()) if kind == "npz" else _read_named(name, data_dir)
@@ -111,7 +111,8 @@ def load_dataset(
 def _read_named(name: str, data_dir: Path | None) -> Contents:
     if name not in CATALOGUE:
         choices = ", ".join([*CATALOGUE, "folder:PATH", "npz:FILE"])
-        raise UsageError(f"there is no dataset {name!r}; choose one of: {choices}")
+        instead = f"did you mean folder:{name}?" if Path(name).is_dir() else f"choose one of: {choices}"
+        raise UsageError(f"there is no dataset {name!r}; {instead}")
     entry, contents = CATALOGUE[name], CATALOGUE[name].read(data_dir)
     found = len(contents.train[1]), len(contents.test[1]) if contents.test else 0
     if found == (entry.train, entry.test):

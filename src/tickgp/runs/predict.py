@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from tickgp.data.folder import possible_images
-from tickgp.data.pictures import read_picture
+from tickgp.data.pictures import picture_size, read_picture
 from tickgp.data.pixels import to_channels
 from tickgp.errors import UsageError
 from tickgp.evaluation.handover import hand_over
@@ -61,6 +61,19 @@ def predict_files(
         if images:
             answers += _answers(trained, np.stack(images), names, threshold)
     return answers, problems
+
+
+def other_sizes(trained: TrainedModel, files: Sequence[Path]) -> str | None:
+    """A sentence if pictures have another size than those that the model was trained on, which were not scaled."""
+    size, of_pictures = trained.image_shape[:2], trained.config.data.dataset.startswith("folder:")
+    other = [] if of_pictures else [file for file in files if picture_size(file) not in (size, None)]
+    if not other:
+        return None
+    were = "1 image was" if len(other) == 1 else f"{len(other)} images were"
+    return (
+        f"{were} scaled to {size[0]}×{size[1]} pixels, the size of the images that the model was trained on; what it "
+        "says is worth something only where they then look like those"
+    )
 
 
 def find_pictures(paths: Sequence[Path]) -> list[Path]:

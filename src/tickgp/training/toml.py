@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,8 @@ def parse_config(text: str, source: str) -> Config:
     except tomllib.TOMLDecodeError as error:
         raise ValueError(f"{source} is not TOML: {error}") from None
     except cattrs.BaseValidationError as error:
-        reasons = "; ".join(cattrs.transform_error(error, format_exception=_reason))
+        found = cattrs.transform_error(error, format_exception=_reason)
+        reasons = "; ".join(reason.removesuffix(" @ $").replace(" @ $.", " at ") for reason in found)
         raise ValueError(
             f"{source} has settings that are not allowed: {reasons}; `tickgp train --help` lists all"
         ) from None
@@ -64,6 +66,17 @@ def _strict(kind: type, allowed: Any) -> Callable[[Any, Any], Any]:
 
 
 def _reason(error: BaseException, kind: Any) -> str:
-    if isinstance(error, cattrs.errors.ForbiddenExtraKeysError):
-        return f"no setting is called {', '.join(sorted(error.extra_fields))}"
-    return str(error)
+    if not isinstance(error, cattrs.errors.ForbiddenExtraKeysError):
+        return str(error)
+    return "; ".join(_unknown(name) for name in sorted(error.extra_fields))
+
+
+def _unknown(name: str) -> str:
+    """What to say of a setting that is not of this section: it may be of another, or have its name from a command."""
+    written = name.replace("-", "_")
+    homes = [f"[{part.name}]" for part in fields(Config) if hasattr(part.default_factory, written)]
+    if hasattr(Config, written):
+        homes.append("the beginning, before all sections")
+    if not homes:
+        return f"no setting is called {name}"
+    return f"{name} belongs to {homes[0]}" if name == written else f"{name} is written {written}, in {homes[0]}"
