@@ -7,7 +7,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tickgp.data.dataset import Dataset, Split, load_dataset
+    from tickgp.data.contents import Split
+    from tickgp.data.dataset import Dataset, load_dataset
     from tickgp.estimator.classifier import TickClassifier
     from tickgp.evaluation.bound import dataset_elbo
     from tickgp.gp.builders import (
@@ -31,7 +32,8 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
-    "tickgp.data.dataset": ("Dataset", "Split", "load_dataset"),
+    "tickgp.data.contents": ("Split",),
+    "tickgp.data.dataset": ("Dataset", "load_dataset"),
     "tickgp.estimator.classifier": ("TickClassifier",),
     "tickgp.evaluation.bound": ("dataset_elbo",),
     "tickgp.gp.builders": (

@@ -12,7 +12,8 @@ IMAGES, LABELS = random_bytes(3, 32, 32, 3), np.array([4, 0, 9])
 def test_batches_follow_each_other(tmp_path):
     first = put(tmp_path / "1.bin", cifar(IMAGES[:2], LABELS[:2]))
     second = put(tmp_path / "2.bin", cifar(IMAGES[2:], LABELS[2:]))
-    images, labels = read_cifar([first, second])
+    read = read_cifar([first, second])
+    images, labels = read.images, read.labels
     np.testing.assert_array_equal(images, IMAGES)
     np.testing.assert_array_equal(labels, LABELS)
     assert images.dtype == np.uint8

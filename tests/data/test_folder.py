@@ -24,7 +24,7 @@ def pets(tmp_path):
 
 def test_classes_and_files_by_name(pets):
     contents = read_folder(pets)
-    images, labels = contents.train
+    images, labels = contents.train.images, contents.train.labels
     assert contents.class_names == ("cat", "dog")
     assert contents.test is None
     assert contents.notes == ()
@@ -37,18 +37,18 @@ def test_classes_and_files_by_name(pets):
 def test_what_is_passed_over(pets):
     for name in (".DS_Store", "cat/.hidden.png", "cat/Thumbs.db", "dog/notes.TXT", "labels.csv", ".git/config"):
         put(pets / name, b"nothing")
-    assert len(read_folder(pets).train[0]) == 5
+    assert len(read_folder(pets).train.images) == 5
 
 
 def test_links_are_followed(pets):
     (pets / "wolf").symlink_to(pets / "dog", target_is_directory=True)
     (pets / "cat" / "linked.png").symlink_to(pets / "dog" / "a.png")
-    assert read_folder(pets).train[1].tolist() == [0, 0, 0, 0, 1, 1, 2, 2]
+    assert read_folder(pets).train.labels.tolist() == [0, 0, 0, 0, 1, 1, 2, 2]
 
 
 def test_one_colour_picture_makes_all_colour(pets):
     picture(pets / "dog" / "c.png", (1, 2, 3))
-    images, _ = read_folder(pets).train
+    images = read_folder(pets).train.images
     assert images.shape == (6, 4, 4, 3)
     assert images[0, 0, 0].tolist() == [10, 10, 10]
     assert images[5, 0, 0].tolist() == [1, 2, 3]
@@ -60,9 +60,9 @@ def test_train_and_test(pets, tmp_path_factory):
     picture(root / "test" / "dog" / "a.png", (9, 8, 7))
     picture(root / "test" / "cat" / "a.png", 30)
     contents = read_folder(root)
-    assert contents.train[0].shape == (5, 4, 4, 3)
-    assert contents.test[0].shape == (2, 4, 4, 3)
-    assert contents.test[1].tolist() == [0, 1]
+    assert contents.train.images.shape == (5, 4, 4, 3)
+    assert contents.test.images.shape == (2, 4, 4, 3)
+    assert contents.test.labels.tolist() == [0, 1]
 
 
 def test_a_class_without_test_images_is_noted(pets, tmp_path_factory):
@@ -71,7 +71,7 @@ def test_a_class_without_test_images_is_noted(pets, tmp_path_factory):
     picture(root / "test" / "dog" / "a.png")
     picture(root / "test" / "dog" / "b.png")
     contents = read_folder(root)
-    assert contents.test[1].tolist() == [1, 1]
+    assert contents.test.labels.tolist() == [1, 1]
     assert contents.notes == ("class 'cat' has no test images",)
 
 
@@ -94,9 +94,9 @@ def test_different_sizes_need_a_choice(pets):
     picture(pets / "dog" / "wide.png", 5, size=(6, 90))
     with pytest.raises(ValueError, match=r"2 sizes, among them 4×4 and 6×90 .*--image-size 8 "):
         read_folder(pets)
-    assert read_folder(pets, image_size=(3, 2)).train[0].shape == (6, 3, 2, 1)
+    assert read_folder(pets, image_size=(3, 2)).train.images.shape == (6, 3, 2, 1)
     Image.fromarray(np.repeat(np.uint8([[10, 200, 10]]), 3, axis=0)).resize((9, 3), 0).save(pets / "dog" / "wide.png")
-    padded, cropped = (read_folder(pets, image_size=(3, 3), fit=fit).train[0][-1] for fit in ("pad", "crop"))
+    padded, cropped = (read_folder(pets, image_size=(3, 3), fit=fit).train.images[-1] for fit in ("pad", "crop"))
     assert (padded[0] == 10).all()
     assert (cropped > 150).all()
 
@@ -119,7 +119,7 @@ def test_unreadable_images_are_left_out_and_counted(pets):
     put(pets / "cat" / "5.jpg", b"no image")
     put(pets / "dog" / "half.png", (pets / "dog" / "a.png").read_bytes()[:40])
     contents = read_folder(pets, skip_bad_images=True)
-    assert len(contents.train[0]) == 5
+    assert len(contents.train.images) == 5
     (note,) = contents.notes
     assert note.startswith("2 of 7 images could not be read and were left out: ")
     assert "5.jpg" in note

@@ -69,7 +69,8 @@ def pair(tmp_path, images, labels):
 
 def test_images_with_labels(tmp_path):
     written = random_bytes(3, 5, 4)
-    images, labels = read_idx_pair(*pair(tmp_path, written, [0, 9, 1]))
+    read = read_idx_pair(*pair(tmp_path, written, [0, 9, 1]))
+    images, labels = read.images, read.labels
     assert images.shape == (3, 5, 4, 1)
     assert labels.dtype == np.int64
     np.testing.assert_array_equal(images[..., 0], written)

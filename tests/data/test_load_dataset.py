@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import PurePosixPath
 
 import numpy as np
 import pytest
@@ -11,7 +12,8 @@ from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 from written import cifar, idx, mnist_folder, put, random_bytes, semeion
 
-from tickgp.data.dataset import Split, load_dataset
+from tickgp.data.contents import Split
+from tickgp.data.dataset import load_dataset
 from tickgp.data.pixels import to_grey
 
 
@@ -118,6 +120,56 @@ def test_folder(folder):
     assert data.notes[0].startswith("the classes are uneven: 2 training images of 'few', 7 of 'many'")
 
 
+@pytest.fixture(scope="module")
+def numbered(tmp_path_factory):
+    """Pictures whose grey level is the number that their file has for a name: 10 of each of 4 classes."""
+    folder = tmp_path_factory.mktemp("numbered")
+    for number in range(40):
+        (folder / "abcd"[number % 4]).mkdir(exist_ok=True)
+        Image.new("L", (2, 2), number).save(folder / "abcd"[number % 4] / f"{number}.png")
+    put(folder / "a" / "10.txt.jpg", b"no image")  # between others in the order of names
+    return folder
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"seed": 3, "validation_share": 0.3},
+        {"seed": 1, "train_images": 9, "test_images": 5},
+        {"classes": ("d", "b"), "validation_share": 0.2, "test_images": 3},
+        {"test_share": 1.0, "like": (4, 4, 3)},
+    ],
+)
+def test_names_follow_their_images(numbered, options):
+    data = load_dataset(f"folder:{numbered}", skip_bad_images=True, **options)
+    parts = [part for part in (data.train, data.test, data.validation) if part is not None]
+    for part in parts:
+        files = [PurePosixPath(name) for name in part.names]
+        assert [int(file.stem) for file in files] == part.images.max(axis=(1, 2, 3)).tolist()
+        assert [str(file.parent) for file in files] == [data.class_names[label] for label in part.labels]
+    names = [name for part in parts for name in part.names]
+    assert len(set(names)) == len(names) == sum(map(len, parts)) > 0
+
+
+def test_names_of_a_folder_with_train_and_test(numbered, tmp_path):
+    for part in ("train", "test"):
+        (tmp_path / part).symlink_to(numbered)
+    data = load_dataset(f"folder:{tmp_path}", skip_bad_images=True)
+    assert data.train.names[:2] == ("train/a/0.png", "train/a/12.png")
+    assert data.test.names[-1] == "test/d/7.png"
+
+
+def test_images_are_taken_with_their_names():
+    split = Split(np.arange(4).reshape(4, 1, 1, 1), np.arange(4), tuple("abcd"))
+    for chosen, names in ((np.array([2, 0]), ("c", "a")), (np.array([False, True, False, True]), ("b", "d"))):
+        taken = split.take(chosen)
+        assert taken.names == names
+        assert "".join("abcd"[label] for label in taken.labels) == "".join(names)
+    assert (split.name(3), replace(split, names=None).name(3)) == ("d", "3")
+    assert load_dataset("digits").test.names is None
+
+
 @pytest.mark.parametrize(
     ("options", "shape"),
     [
@@ -165,6 +217,7 @@ def test_sha256_is_of_the_contents():
     # Computed once, and the same on every machine.
     assert digest == "3ec4c6d3c822704e20ba90ee1d858b34f06e3a7e1480279b90c342055976d9fa"
     assert replace(data, name="other").sha256() == digest
+    assert replace(data, test=replace(data.test, names=tuple(map(str, data.test.labels)))).sha256() == digest
     swapped = np.asarray(data.train.images, order="F").astype(">f4")
     assert replace(data, train=Split(swapped, data.train.labels)).sha256() == digest
     assert replace(data, train=Split(data.train.images, data.train.labels[::-1])).sha256() != digest

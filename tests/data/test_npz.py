@@ -18,9 +18,9 @@ def saved(tmp_path, **arrays):
 
 def test_bytes_and_numbers(tmp_path):
     contents = read_npz(saved(tmp_path, x=X, y=Y.astype(np.uint8)))
-    np.testing.assert_array_equal(contents.train[0], X)
-    np.testing.assert_array_equal(contents.train[1], Y)
-    assert contents.train[1].dtype == np.int64
+    np.testing.assert_array_equal(contents.train.images, X)
+    np.testing.assert_array_equal(contents.train.labels, Y)
+    assert contents.train.labels.dtype == np.int64
     assert contents.class_names == ("0", "1", "2")
     assert contents.test is None
 
@@ -28,7 +28,7 @@ def test_bytes_and_numbers(tmp_path):
 def test_words_are_counted_in_their_order(tmp_path):
     contents = read_npz(saved(tmp_path, x=X, y=np.array(["dog", "cat", "dog", "emu"])))
     assert contents.class_names == ("cat", "dog", "emu")
-    assert contents.train[1].tolist() == [1, 0, 1, 2]
+    assert contents.train.labels.tolist() == [1, 0, 1, 2]
 
 
 def test_class_names_give_the_order(tmp_path):
@@ -36,18 +36,18 @@ def test_class_names_give_the_order(tmp_path):
         saved(tmp_path, x=X, y=np.array(["dog", "cat", "dog", "cat"]), class_names=np.array(["dog", "cat", "emu"]))
     )
     assert contents.class_names == ("dog", "cat", "emu")
-    assert contents.train[1].tolist() == [0, 1, 0, 1]
+    assert contents.train.labels.tolist() == [0, 1, 0, 1]
 
 
 def test_images_without_channels_and_whole_numbers_that_are_bytes(tmp_path):
     contents = read_npz(saved(tmp_path, x=X[..., 0].astype(int), y=Y, x_test=X[:2, ..., 0].astype(int), y_test=Y[:2]))
-    assert contents.train[0].dtype == np.uint8
-    np.testing.assert_array_equal(contents.train[0], X[..., :1])
-    np.testing.assert_array_equal(contents.test[0], X[:2, ..., :1])
+    assert contents.train.images.dtype == np.uint8
+    np.testing.assert_array_equal(contents.train.images, X[..., :1])
+    np.testing.assert_array_equal(contents.test.images, X[:2, ..., :1])
 
 
 def test_floats_become_float32(tmp_path):
-    assert read_npz(saved(tmp_path, x=X / 255, y=Y)).train[0].dtype == np.float32
+    assert read_npz(saved(tmp_path, x=X / 255, y=Y)).train.images.dtype == np.float32
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,8 @@ TEXT = semeion(IMAGES, LABELS)
 
 
 def test_lines_are_images(tmp_path):
-    images, labels = read_semeion(put(tmp_path / "semeion.data", TEXT.encode()))
+    read = read_semeion(put(tmp_path / "semeion.data", TEXT.encode()))
+    images, labels = read.images, read.labels
     assert images.dtype == np.uint8
     assert labels.dtype == np.int64
     np.testing.assert_array_equal(images, 255 * IMAGES[..., None])

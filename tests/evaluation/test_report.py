@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from gp import tiny
 
-from tickgp.data.dataset import Split
+from tickgp.data.contents import Split
 from tickgp.evaluation.handover import Threshold
 from tickgp.evaluation.metrics import evaluate, intervals
 from tickgp.evaluation.report import ReportContents, render
@@ -195,6 +195,18 @@ def test_what_the_user_wrote_is_escaped(tick):
     assert f"folder:{NASTY}" in page.text
     assert f"because {NASTY}" in page.text
     assert any(NASTY in image["alt"] for image in page.all("img"))
+
+
+def test_images_of_a_folder_are_called_by_their_files(made, tick):
+    assert not any(attributes.get("class") == "file" for attributes in made[2].all("span"))
+    given = contents(tick, images=tiny.images(3), misses=0, history=[])
+    names = ("a/1.png", f"b/{NASTY}.png", f"c/{200 * 'x'}.png")
+    html = render(replace(given, test=replace(given.test, names=names)))
+    page = Page(html)
+    assert NASTY not in html
+    for name in names:
+        assert name in page.words  # whole, as one text
+        assert any(image["alt"].startswith(f"Test image {name} and its") for image in page.all("img"))
 
 
 def test_no_mistakes_and_no_history(tick):

@@ -11,7 +11,8 @@ import pytest
 from data.written import mnist_folder
 
 from tickgp.cli.reproduce import reproduce as command
-from tickgp.data.dataset import Dataset, Split
+from tickgp.data.contents import Split
+from tickgp.data.dataset import Dataset
 from tickgp.errors import UsageError
 from tickgp.experiments import results as results_module
 from tickgp.experiments.cells import Cell, EnsembleConfig, cnn, shallow

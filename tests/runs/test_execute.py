@@ -1,5 +1,6 @@
 """A run and its folder: what is written, what is refused, and that an interrupted run ends like an undisturbed one."""
 
+import csv
 import json
 import os
 import random
@@ -21,6 +22,7 @@ from tickgp.runs.events import Finished, Note, Report, Stopped
 from tickgp.runs.execute import execute
 from tickgp.runs.folder import PREVIOUS, prepare
 from tickgp.runs.model_file import load_model
+from tickgp.runs.report import write_predictions, write_report
 from tickgp.training.config import Config, DataConfig, ModelConfig, TrainingConfig
 from tickgp.training.tensors import read_words
 from tickgp.training.toml import read_config
@@ -48,8 +50,9 @@ def times(folder: Path) -> list[float]:
 
 
 def test_the_folder_holds_what_the_contract_says(finished):
-    names = {"config.toml", "metrics.jsonl", "metrics.json", "model.safetensors", "manifest.json", "report.html"}
-    assert {path.name for path in finished.iterdir()} - {"evaluations"} == {*names, "checkpoint"}
+    names = {"config.toml", "metrics.jsonl", "model.safetensors", "manifest.json", "report.html"}
+    results = {"metrics.json", "predictions.csv"}
+    assert {path.name for path in finished.iterdir()} - {"evaluations"} == {*names, *results, "checkpoint"}
     metrics = json.loads((finished / "metrics.json").read_text())
     assert set(metrics) == {"model", "dataset", "steps", "elbo", "test", "interval"}
     assert (metrics["model"], metrics["dataset"], metrics["steps"]) == ("tick", "digits", 30)
@@ -79,6 +82,41 @@ def test_the_saved_model_predicts_as_the_metrics_say(finished):
     assert np.mean(np.asarray(labels) != data.test.labels) == pytest.approx(metrics["test"]["top1_error"])
 
 
+def rows(folder: Path) -> list[dict[str, str]]:
+    """The lines of predictions.csv."""
+    with (folder / "predictions.csv").open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_the_table_of_test_images_agrees_with_the_metrics(finished):
+    lines, data = rows(finished), load_dataset("digits")
+    metrics = json.loads((finished / "metrics.json").read_text())["test"]
+    assert [line["image"] for line in lines] == [str(i) for i in range(360)]
+    assert [line["true"] for line in lines] == [data.class_names[label] for label in data.test.labels]
+    p = np.array([[float(line[f"p({name})"]) for name in data.class_names] for line in lines])
+    assert np.mean([line["true"] != line["predicted"] for line in lines]) == pytest.approx(metrics["top1_error"])
+    assert np.mean(-np.log(p[np.arange(360), data.test.labels])) == pytest.approx(metrics["nll"])
+    assert [line["predicted"] for line in lines] == [data.class_names[k] for k in p.argmax(axis=1)]
+    assert [float(line["probability"]) for line in lines] == p.max(axis=1).tolist()
+    np.testing.assert_allclose([float(line["entropy"]) for line in lines], -(p * np.log(p)).sum(axis=1), rtol=1e-4)
+
+
+def test_test_images_are_called_by_their_files(finished, tmp_path):
+    """Also where a file's name has commas, quotes, and bytes that are no UTF-8, which Python reads as surrogates."""
+    shutil.copytree(finished, tmp_path / "run")
+    trained, whole = load_model(finished), load_dataset("digits")
+    names = ("0/a, b.png", '1/"c" & d.png', "2/café.png", "3/caf\udce9.png")
+    data = replace(whole, test=replace(whole.test.take(np.arange(4)), names=names))
+    prediction = trained.predict(data.test.images)
+    write_predictions(tmp_path / "run", data, prediction)
+    write_report(tmp_path / "run", trained, data, prediction)
+    assert [line["image"] for line in rows(tmp_path / "run")] == [*names[:3], r"3/caf\udce9.png"]
+    page = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
+    for shown in ("0/a, b.png", "1/&quot;c&quot; &amp; d.png", "2/café.png", r"3/caf\udce9.png"):
+        assert f'<span class="file">{shown}</span>' in page
+        assert f'alt="Test image {shown} and its' in page
+
+
 def test_a_folder_that_holds_something_is_refused(finished, tmp_path):
     with pytest.raises(UsageError, match=r"holds a run; give another --out, --overwrite it, or continue it"):
         prepare(SMALL, finished)
@@ -91,12 +129,13 @@ def test_a_folder_that_holds_something_is_refused(finished, tmp_path):
 
 def test_an_overwritten_run_leaves_what_is_not_of_a_run(tmp_path):
     prepare(SMALL, tmp_path)
-    for name in ("metrics.json", "notes.txt"):
+    for name in ("metrics.json", "predictions.csv", "notes.txt"):
         (tmp_path / name).write_text("{}")
     for _ in range(2):  # the second time it overwrites an unfinished run, which is not kept
         prepare(SMALL, tmp_path, overwrite=True)
         assert {path.name for path in tmp_path.iterdir()} == {"config.toml", "notes.txt", PREVIOUS}
-        assert {path.name for path in (tmp_path / PREVIOUS).iterdir()} == {"config.toml", "metrics.json"}
+        kept = {path.name for path in (tmp_path / PREVIOUS).iterdir()}
+        assert kept == {"config.toml", "metrics.json", "predictions.csv"}
 
 
 def test_a_run_knows_the_whole_paths_of_its_files(tmp_path, monkeypatch):
@@ -339,7 +378,8 @@ def kill_and_resume(tmp_path: Path, kills: int) -> None:
     process = start(tmp_path, *arguments)
     _, errors = process.communicate(timeout=300)
     assert process.returncode == 0, errors
-    assert (tmp_path / "killed/metrics.json").read_bytes() == (tmp_path / "whole/metrics.json").read_bytes()
+    for name in ("metrics.json", "predictions.csv"):
+        assert (tmp_path / "killed" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
     assert untimed(tmp_path / "killed") == untimed(tmp_path / "whole")
     assert json.loads(output) == json.loads((tmp_path / "whole/metrics.json").read_text())
 

@@ -10,23 +10,48 @@ import numpy as np
 
 from tickgp.errors import UsageError
 
-Labelled = tuple[np.ndarray, np.ndarray]
-"""Images (N, H, W, C), and a label from 0 to K − 1 for each."""
+
+@dataclass(frozen=True, repr=False)
+class Split:
+    """Images (N, H, W, C), bytes or numbers between 0 and 1, and a label from 0 to K − 1 for each."""
+
+    images: np.ndarray
+    labels: np.ndarray
+    names: tuple[str, ...] | None = None
+    """Where each image comes from: its file below the folder that was read; None where images are not files."""
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def __repr__(self) -> str:
+        return f"Split({len(self)} images of {'×'.join(map(str, self.images.shape[1:]))}, {self.images.dtype})"
+
+    def take(self, chosen: np.ndarray) -> Split:
+        """The images at these places, in their order; or those where `chosen` is true."""
+        names = None if self.names is None else tuple(np.array(self.names, object)[chosen])
+        return Split(self.images[chosen], self.labels[chosen], names)
+
+    def map_images(self, change: Callable[[np.ndarray], np.ndarray]) -> Split:
+        """The same, with `change` made to all images."""
+        return replace(self, images=change(self.images))
+
+    def name(self, i: int) -> str:
+        """What image i is called: its file, or else its number."""
+        return str(i) if self.names is None else self.names[i]
 
 
 @dataclass(frozen=True)
 class Contents:
     """What a source holds: images to train on, images to test on (None: it has no split), and what was noticed."""
 
-    train: Labelled
-    test: Labelled | None
+    train: Split
+    test: Split | None
     class_names: tuple[str, ...]
     notes: tuple[str, ...] = ()
 
     def map_images(self, change: Callable[[np.ndarray], np.ndarray]) -> Contents:
         """The same, with `change` made to all images."""
-        train, test = (change(self.train[0]), self.train[1]), self.test
-        return replace(self, train=train, test=test and (change(test[0]), test[1]))
+        return self._map(lambda split: split.map_images(change))
 
     def only(self, class_names: tuple[str, ...]) -> Contents:
         """The images of these classes alone, which are numbered in the order given."""
@@ -37,12 +62,14 @@ class Contents:
         numbers = np.full(len(self.class_names), -1)
         numbers[[self.class_names.index(name) for name in class_names]] = np.arange(len(class_names))
 
-        def part(labelled: Labelled) -> Labelled:
-            images, labels = labelled
-            kept = numbers[labels] >= 0
-            return images[kept], numbers[labels[kept]]
+        def part(split: Split) -> Split:
+            kept = split.take(numbers[split.labels] >= 0)
+            return replace(kept, labels=numbers[kept.labels])
 
-        return replace(self, train=part(self.train), test=self.test and part(self.test), class_names=class_names)
+        return replace(self._map(part), class_names=class_names)
+
+    def _map(self, change: Callable[[Split], Split]) -> Contents:
+        return replace(self, train=change(self.train), test=None if self.test is None else change(self.test))
 
 
 def damaged(path: Path, found: str, expected: str) -> ValueError:

@@ -10,27 +10,13 @@ from pathlib import Path
 import numpy as np
 
 from tickgp.data.catalogue import CATALOGUE
-from tickgp.data.contents import Contents
+from tickgp.data.contents import Contents, Split
 from tickgp.data.folder import read_folder
 from tickgp.data.npz import read_npz
 from tickgp.data.pictures import Fit, Size
 from tickgp.data.pixels import frame, to_grey
 from tickgp.data.splits import stratified_split, unevenness
 from tickgp.errors import UsageError
-
-
-@dataclass(frozen=True, repr=False)
-class Split:
-    """Images (N, H, W, C), bytes or numbers between 0 and 1, and a label from 0 to K − 1 for each."""
-
-    images: np.ndarray
-    labels: np.ndarray
-
-    def __len__(self) -> int:
-        return len(self.images)
-
-    def __repr__(self) -> str:
-        return f"Split({len(self)} images of {'×'.join(map(str, self.images.shape[1:]))}, {self.images.dtype})"
 
 
 @dataclass(frozen=True)
@@ -47,7 +33,7 @@ class Dataset:
     """What a person should know: images left out, uneven classes, images fitted to a model."""
 
     def sha256(self) -> str:
-        """Of images, labels and class names, in their order: equal data have it equal on every machine."""
+        """Of images, labels and class names, in their order, whatever files they are in: equal on every machine."""
         digest = hashlib.sha256(json.dumps(self.class_names).encode())
         parts = (self.train, self.test) if self.validation is None else (self.train, self.test, self.validation)
         for array in (array for part in parts for array in (part.images, part.labels)):
@@ -114,7 +100,7 @@ def _read_named(name: str, data_dir: Path | None) -> Contents:
         instead = f"did you mean folder:{name}?" if Path(name).is_dir() else f"choose one of: {choices}"
         raise UsageError(f"there is no dataset {name!r}; {instead}")
     entry, contents = CATALOGUE[name], CATALOGUE[name].read(data_dir)
-    found = len(contents.train[1]), len(contents.test[1]) if contents.test else 0
+    found = len(contents.train), len(contents.test or ())
     if found == (entry.train, entry.test):
         return contents
     note = f"{name} has {found[0]} + {found[1]} images here; the published one has {entry.train} + {entry.test}"
@@ -130,7 +116,7 @@ def _size(image_size: Size | int | None) -> Size | None:
 
 
 def _framed(contents: Contents, shape: tuple[int, ...]) -> Contents:
-    given = contents.train[0].shape[1:]
+    given = contents.train.images.shape[1:]
     if given == shape:
         return contents
     note = f"images of {'×'.join(map(str, given))} were fitted to the model's {'×'.join(map(str, shape))}"
@@ -140,8 +126,7 @@ def _framed(contents: Contents, shape: tuple[int, ...]) -> Contents:
 
 def _split(name: str, contents: Contents, test_share: float, validation_share: float, seed: int) -> Dataset:
     """Train and test as the source has them, or else drawn from every class; then validation from train."""
-    names, validation = contents.class_names, None
-    train, test = Split(*contents.train), contents.test and Split(*contents.test)
+    names, train, test, validation = contents.class_names, contents.train, contents.test, None
     if test is None:
         train, test = _set_aside(train, test_share, seed, names)
     if validation_share:
@@ -156,11 +141,9 @@ def _some(split: Split, number: int | None, kind: str, seed: int) -> Split:
         return split
     if not 0 < number <= len(split):
         raise UsageError(f"{number} {kind} images were asked for; there are {len(split)}: give 1 to {len(split)}")
-    drawn = np.sort(np.random.default_rng(seed).permutation(len(split))[:number])
-    return Split(split.images[drawn], split.labels[drawn])
+    return split.take(np.sort(np.random.default_rng(seed).permutation(len(split))[:number]))
 
 
 def _set_aside(whole: Split, share: float, seed: int, class_names: tuple[str, ...]) -> tuple[Split, Split]:
-    part = lambda chosen: Split(whole.images[chosen], whole.labels[chosen])
     kept, aside = stratified_split(whole.labels, share, seed, class_names)
-    return part(kept), part(aside)
+    return whole.take(kept), whole.take(aside)

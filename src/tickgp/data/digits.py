@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tickgp.data.contents import Contents
+from tickgp.data.contents import Contents, Split
 
 
 def read_digits() -> Contents:
@@ -13,6 +13,6 @@ def read_digits() -> Contents:
     from sklearn.model_selection import train_test_split
 
     digits = load_digits()
-    images, labels = (digits.images[..., None] / 16).astype(np.float32), digits.target.astype(np.int64)
-    train, test = train_test_split(np.arange(len(labels)), test_size=0.2, stratify=labels, random_state=0)
-    return Contents((images[train], labels[train]), (images[test], labels[test]), tuple("0123456789"))
+    whole = Split((digits.images[..., None] / 16).astype(np.float32), digits.target.astype(np.int64))
+    train, test = train_test_split(np.arange(len(whole)), test_size=0.2, stratify=whole.labels, random_state=0)
+    return Contents(whole.take(train), whole.take(test), tuple("0123456789"))

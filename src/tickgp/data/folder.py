@@ -8,7 +8,7 @@ from statistics import median
 
 import numpy as np
 
-from tickgp.data.contents import Contents, Labelled
+from tickgp.data.contents import Contents, Split
 from tickgp.data.pictures import Fit, Size, picture_size, read_picture
 from tickgp.data.pixels import to_channels
 from tickgp.errors import UsageError
@@ -36,12 +36,12 @@ def read_folder(
     if len(names) < 2:
         raise ValueError(f"{path} has {len(names)} class folders; at least 2 are needed: {LAYOUT}")
     size = image_size or _common_size([file for part in parts for files in part.values() for file in files])
-    read = [_read_part(part, names, size, fit, skip_bad_images) for part in parts]
-    channels = max(images.shape[-1] for (images, _), _ in read)
-    labelled = [(to_channels(images, channels), labels) for (images, labels), _ in read]
-    notes = _skipped([file for _, bad in read for file in bad], sum(len(labels) for _, labels in labelled))
+    read = [_read_part(path, part, names, size, fit, skip_bad_images) for part in parts]
+    channels = max(split.images.shape[-1] for split, _ in read)
+    splits = [split.map_images(lambda images: to_channels(images, channels)) for split, _ in read]
+    notes = _skipped([file for _, bad in read for file in bad], sum(map(len, splits)))
     notes += tuple(f"class {name!r} has no test images" for name in names if name not in parts[-1])
-    return Contents(labelled[0], labelled[1] if len(labelled) == 2 else None, names, notes)
+    return Contents(splits[0], splits[1] if len(splits) == 2 else None, names, notes)
 
 
 def find_images(path: Path) -> list[Files]:
@@ -105,27 +105,29 @@ def _common_size(files: list[Path]) -> Size | None:
 
 
 def _read_part(
-    part: Files, names: tuple[str, ...], size: Size | None, fit: Fit, skip: bool
-) -> tuple[Labelled, list[Path]]:
-    """Images and labels of all classes, and the files that could not be read."""
-    pictures: list[np.ndarray] = []
+    path: Path, part: Files, names: tuple[str, ...], size: Size | None, fit: Fit, skip: bool
+) -> tuple[Split, list[Path]]:
+    """Images of all classes, with their files below `path`, and the files that could not be read."""
+    pictures: dict[Path, np.ndarray] = {}
     labels: list[int] = []
     bad: list[Path] = []
     for name, files in part.items():
-        good = list(_readable(files, size, fit, skip, bad))
+        good = dict(_readable(files, size, fit, skip, bad))
         if not good:
             raise ValueError(f"none of the {len(files)} images in {files[0].parent} can be read; replace them")
-        pictures += good
+        pictures |= good
         labels += [names.index(name)] * len(good)
-    channels = max(picture.shape[-1] for picture in pictures)
-    images = np.stack([to_channels(picture, channels) for picture in pictures])
-    return (images, np.array(labels, np.int64)), bad
+    channels = max(picture.shape[-1] for picture in pictures.values())
+    images = np.stack([to_channels(picture, channels) for picture in pictures.values()])
+    return Split(images, np.array(labels, np.int64), tuple(file.relative_to(path).as_posix() for file in pictures)), bad
 
 
-def _readable(files: list[Path], size: Size | None, fit: Fit, skip: bool, bad: list[Path]) -> Iterator[np.ndarray]:
+def _readable(
+    files: list[Path], size: Size | None, fit: Fit, skip: bool, bad: list[Path]
+) -> Iterator[tuple[Path, np.ndarray]]:
     for file in files:
         try:
-            yield read_picture(file, size, fit=fit)
+            yield file, read_picture(file, size, fit=fit)
         except ValueError as error:
             if not skip:
                 raise ValueError(f"{error}, or leave such files out with --skip-bad-images") from error

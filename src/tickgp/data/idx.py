@@ -9,15 +9,15 @@ from pathlib import Path
 
 import numpy as np
 
-from tickgp.data.contents import Labelled, check_labels, damaged
+from tickgp.data.contents import Split, check_labels, damaged
 
 BYTES = 8  # the format's code for the type "unsigned byte", the only one the publishers use
 
 
-def read_idx_pair(images: Path, labels: Path, num_classes: int = 10) -> Labelled:
+def read_idx_pair(images: Path, labels: Path, num_classes: int = 10) -> Split:
     """Grey images (N, H, W, 1) from one file, and their labels from another."""
     pixels = read_idx(images, ndim=3)[..., None]
-    return pixels, check_labels(read_idx(labels, ndim=1), len(pixels), num_classes, labels)
+    return Split(pixels, check_labels(read_idx(labels, ndim=1), len(pixels), num_classes, labels))
 
 
 def read_idx(path: Path, *, ndim: int) -> np.ndarray:

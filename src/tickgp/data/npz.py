@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tickgp.data.contents import Contents, Labelled
+from tickgp.data.contents import Contents, Split
 from tickgp.errors import UsageError
 
 KEYS = ("x", "y", "x_test", "y_test", "class_names")
@@ -27,8 +27,8 @@ def read_npz(path: Path) -> Contents:
     names = _class_names(arrays, path)
     train = _part(arrays, "x", "y", names, path)
     test = _part(arrays, "x_test", "y_test", names, path) if has_test else None
-    if test and (test[0].shape[1:], test[0].dtype) != (train[0].shape[1:], train[0].dtype):
-        kinds = [f"{part[0].dtype} {part[0].shape[1:]}" for part in (train, test)]
+    kinds = [f"{part.images.dtype} {part.images.shape[1:]}" for part in (train, test or train)]
+    if kinds[0] != kinds[1]:
         raise ValueError(f"{path}: x is {kinds[0]}, x_test is {kinds[1]}; store both with one size and one type")
     return Contents(train, test, names)
 
@@ -48,11 +48,11 @@ def _arrays(path: Path) -> dict[str, np.ndarray]:
         ) from error
 
 
-def _part(arrays: dict[str, np.ndarray], x: str, y: str, names: tuple[str, ...], path: Path) -> Labelled:
+def _part(arrays: dict[str, np.ndarray], x: str, y: str, names: tuple[str, ...], path: Path) -> Split:
     images, labels = _images(arrays[x], f"{path}: {x}"), arrays[y]
     if labels.shape != (len(images),):
         raise ValueError(f"{path}: {y} has shape {labels.shape}; give one label for each of {len(images)} images")
-    return images, _numbered(labels, names, f"{path}: {y}")
+    return Split(images, _numbered(labels, names, f"{path}: {y}"))
 
 
 def _images(images: np.ndarray, where: str) -> np.ndarray:

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import numpy as np
 
-from tickgp.data.contents import Labelled, check_labels, damaged
+from tickgp.data.contents import Split, check_labels, damaged
 
 SIDE, DIGITS = 16, 10
 COLUMNS = SIDE * SIDE + DIGITS
 
 
-def read_semeion(path: Path) -> Labelled:
+def read_semeion(path: Path) -> Split:
     """Images (N, 16, 16, 1), 0 for paper and 255 for ink, and their digits.
 
     A line is an image: 256 pixels, 0 or 1, then ten numbers of which the digit's is 1 and the others are 0.
@@ -25,7 +25,7 @@ def read_semeion(path: Path) -> Labelled:
     pixels, digits = rows[:, : SIDE * SIDE], rows[:, SIDE * SIDE :]
     if not (bad := digits.sum(1) != 1).any():
         images = (255 * pixels).astype(np.uint8).reshape(-1, SIDE, SIDE, 1)
-        return images, check_labels(digits.argmax(1), len(images), DIGITS, path)
+        return Split(images, check_labels(digits.argmax(1), len(images), DIGITS, path))
     raise damaged(path, f"line {bad.argmax() + 1} marks {int(digits[bad.argmax()].sum())} digits", "exactly one")
 
 

@@ -7,7 +7,7 @@ from importlib.resources import files
 from string import Template
 from typing import Any
 
-from tickgp.data.dataset import Split
+from tickgp.data.contents import Split
 from tickgp.evaluation.handover import Threshold
 from tickgp.gp.models import DeepGP
 from tickgp.gp.predict import Prediction

@@ -158,8 +158,9 @@ def _example(contents: ReportContents, outcome: _Outcome, i: int) -> str:
     figure = image_with_bars(contents.test.images[i], p, label, names)
     say = lambda k, most: f"{plots.shorten(names[k], most)}, {percent(p[k])}"
     truth = lambda most: "right" if predicted == label else f"is {say(label, most)}"
-    alt = f"Test image {i} and its class probabilities: says {say(predicted, 80)}; {truth(80)}."
-    caption = f"says {text(say(predicted, 22))}<br>{text(truth(22))}"
+    alt = f"Test image {contents.test.name(i)} and its class probabilities: says {say(predicted, 80)}; {truth(80)}."
+    file = "" if contents.test.names is None else f'<span class="file">{text(contents.test.name(i))}</span>'
+    caption = f"says {text(say(predicted, 22))}<br>{text(truth(22))}{file}"
     return f"<figure>{picture(figure, alt, dpi=200)}<figcaption>{caption}</figcaption></figure>"
 
 

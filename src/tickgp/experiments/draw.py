@@ -10,7 +10,7 @@ import jax
 import numpy as np
 from jaxtyping import Float, Int
 
-from tickgp.data.dataset import Split
+from tickgp.data.contents import Split
 from tickgp.evaluation.metrics import nll
 from tickgp.experiments.cells import Kernel, Scale, two_against_seven
 from tickgp.experiments.drawn import figures_folder, note_drawn

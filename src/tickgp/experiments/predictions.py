@@ -7,7 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from tickgp.data.dataset import Split, load_dataset
+from tickgp.data.contents import Split
+from tickgp.data.dataset import load_dataset
 from tickgp.experiments.cells import Cell
 from tickgp.training.tensors import read_arrays, save_tree
 

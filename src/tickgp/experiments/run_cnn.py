@@ -18,7 +18,8 @@ from tickgp.baselines.cnn import CNN
 from tickgp.baselines.predict import predict_cnn, predict_logits
 from tickgp.baselines.temperature import fit_temperature, scaled
 from tickgp.baselines.training import CNNProgress, CNNState, initial_state, train_cnn
-from tickgp.data.dataset import Dataset, Split
+from tickgp.data.contents import Split
+from tickgp.data.dataset import Dataset
 from tickgp.evaluation.metrics import nll, top_error
 from tickgp.experiments.cells import Cell, CnnConfig
 from tickgp.experiments.predictions import other_data, save_predictions

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tickgp.data.dataset import Split
+from tickgp.data.contents import Split
 from tickgp.evaluation.reach import crossings_across
 from tickgp.experiments.cells import SAMPLES, Cell
 from tickgp.experiments.predictions import other_data, save_predictions

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tickgp.data.dataset import Dataset, Split, load_dataset
+from tickgp.data.dataset import Dataset, load_dataset
 from tickgp.data.locate import DatasetUnavailableError
 from tickgp.errors import UsageError
 from tickgp.evaluation.metrics import auroc, evaluate, fpr95, intervals
@@ -94,7 +94,7 @@ def _without_training(other: Dataset, own: Dataset | None) -> tuple[Dataset, tup
         return other, ()
     if not new.any():
         raise UsageError(f"the run was trained on every image of {other.name}; evaluate it on others")
-    kept = replace(other, test=Split(other.test.images[new], other.test.labels[new]))
+    kept = replace(other, test=other.test.take(new))
     return kept, (f"{(~new).sum()} images that the run was trained on are left out",)
 
 

@@ -35,7 +35,7 @@ from tickgp.runs.folder import (
 from tickgp.runs.judge import final_metrics, held_out, watch, watched_images
 from tickgp.runs.model_file import TrainedModel, load_config, load_model, save_model
 from tickgp.runs.places import resolved, whole_name
-from tickgp.runs.report import write_report
+from tickgp.runs.report import write_predictions, write_report
 from tickgp.training.assemble import build_model, schedule
 from tickgp.training.checkpoint import Checkpoint, checkpoints, load_checkpoint, reached, save_checkpoint
 from tickgp.training.config import Config
@@ -196,6 +196,7 @@ class _Run:
         trained = replace(trained, held_out=held_out(trained, self.data, p))
         save_model(self.folder, trained)
         self.write_manifest(self.before + time.monotonic() - self.began)
+        write_predictions(self.folder, self.data, prediction)
         metrics = final_metrics(self.config, self.data, int(state.step), bound, p)
         write_json(self.folder / "metrics.json", metrics)
         yield Stage("writing the report")

@@ -4,6 +4,7 @@ config.toml         every setting
 metrics.jsonl       a line for each report of training
 checkpoint/         the last states of training
 metrics.json        the final metrics: equal runs have equal files
+predictions.csv     what is said of each test image, with its file or number: equal runs have equal files
 model.safetensors   the trained model, with what prediction needs
 manifest.json       version, command, seed, dataset, libraries, device, seconds
 report.html         all this for a person
@@ -39,7 +40,8 @@ MACHINE = ("tickgp", "git", "python", "libraries", "device", "cpu", "cores")
 """What a manifest says of the machine and the software that a run was made with."""
 
 _LIBRARIES = ("jax", "jaxlib", "equinox", "optax", "numpy")
-_FILES = ("metrics.json", "metrics.jsonl", "model.safetensors", "manifest.json", "report.html", "config.toml")
+_RESULTS = ("metrics.json", "predictions.csv", "metrics.jsonl", "model.safetensors", "manifest.json", "report.html")
+_FILES = (*_RESULTS, "config.toml")
 _FOLDERS = ("checkpoint", "evaluations", "tensorboard")
 
 
@@ -65,7 +67,7 @@ def prepare(config: Config, folder: Path, *, overwrite: bool = False) -> None:
     if (folder / "metrics.json").is_file():
         _keep(folder)
     # metrics.json first, config.toml not at all: a kill leaves what is known as an unfinished run.
-    for name in _FILES[:-1]:
+    for name in _RESULTS:
         (folder / name).unlink(missing_ok=True)
     for name in _FOLDERS:
         shutil.rmtree(folder / name, ignore_errors=True)

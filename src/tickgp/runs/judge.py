@@ -7,7 +7,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from tickgp.data.dataset import Dataset, Split
+from tickgp.data.contents import Split
+from tickgp.data.dataset import Dataset
 from tickgp.evaluation.handover import HeldOut
 from tickgp.evaluation.metrics import evaluate, intervals, nll, top_error
 from tickgp.gp.models import DeepGP
@@ -21,8 +22,7 @@ def watched_images(config: Config, data: Dataset) -> tuple[Split, Split]:
     rng, number = np.random.default_rng(config.seed), config.training.watched_images
 
     def some(split: Split) -> Split:
-        few = rng.permutation(len(split))[:number]
-        return Split(split.images[few], split.labels[few])
+        return split.take(rng.permutation(len(split))[:number])
 
     return some(data.validation or data.test), some(data.train)
 

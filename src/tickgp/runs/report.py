@@ -1,8 +1,12 @@
-"""The report of a run: everything about it on one page."""
+"""What a run leaves for a person: a report, everything about it on one page, and a table of its test images."""
 
 from __future__ import annotations
 
+import csv
+import io
 from pathlib import Path
+
+import numpy as np
 
 from tickgp.data.dataset import Dataset
 from tickgp.errors import UsageError
@@ -37,5 +41,21 @@ def write_report(folder: Path, trained: TrainedModel, data: Dataset, prediction:
         manifest=read_json(folder / "manifest.json"),
     )
     path = folder / "report.html"
-    write_whole(path, render(contents).encode())
+    _write(path, render(contents))
     return path
+
+
+def write_predictions(folder: Path, data: Dataset, prediction: Prediction) -> None:
+    """`predictions.csv`: of each test image what it is, what the model says, and how surely."""
+    names, p, entropy = data.class_names, np.asarray(prediction.probabilities), np.asarray(prediction.entropy)
+    content = io.StringIO()
+    table = csv.writer(content, lineterminator="\n")
+    table.writerow(["image", "true", "predicted", "probability", "entropy", *(f"p({name})" for name in names)])
+    for i, (label, said) in enumerate(zip(data.test.labels, p.argmax(axis=1), strict=True)):
+        table.writerow([data.test.name(i), names[label], names[said], p[i, said], entropy[i], *p[i]])
+    _write(folder / "predictions.csv", content.getvalue())
+
+
+def _write(path: Path, content: str) -> None:
+    """As UTF-8; what a file name has of other bytes is spelled out."""
+    write_whole(path, content.encode(errors="backslashreplace"))
