@@ -52,9 +52,9 @@ def test_help_names_the_commands():
     [
         (["train", "--model", "nothing"], 2, "tick"),
         (["nothing"], 2, "train"),
-        (["train", "--patch-size", "9"], 1, "patch 9x9 does not fit in image 8x8"),
+        (["train", "--patch-size", "9"], 2, "patch 9x9 does not fit in image 8x8"),
         (["train", "--max-steps", "0"], 2, "max-steps 0 was given"),
-        (["train", "--num-inducing", "100000"], 1, "use at most"),
+        (["train", "--num-inducing", "100000"], 2, "use at most"),
         (["reproduce", "table1", "--only", "mnist/nothing"], 2, "there is no run mnist/nothing here"),
     ],
 )
