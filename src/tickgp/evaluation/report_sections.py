@@ -129,7 +129,7 @@ def _uncertain(contents: ReportContents, outcome: _Outcome) -> Section:
     body = paragraph(
         "The test images with the most evenly spread probabilities: those to hand over first. Of the doubt in these, "
         f"{percent(own)} is the model's own, which more training images could remove; the rest it takes to lie in the "
-        "images."
+        "images, as it also does when it was not trained for long enough."
     )
     return Section("uncertain", "Where it is least sure", body + _examples(contents, outcome, chosen))
 
