@@ -141,42 +141,32 @@ def convolutional(
     mean 0 and deviation 1 over `images`; the model does it to all images it is given.
     """
     x, first = _prepared(images, standardise)
-    keys = _layer_keys(key, depth)
+    both: dict[str, Any] = {"patch_size": patch_size, "num_inducing": num_inducing, "initialiser": initialiser}
+    hidden: dict[str, Any] = {
+        "stride": hidden_stride,
+        "variance": hidden_variance,
+        "lengthscale": hidden_lengthscale,
+        "q_mu": hidden_q_mu,
+        "mean_field": mean_field or hidden_mean_field,
+    }
+    last: dict[str, Any] = {
+        "stride": stride,
+        "variance": variance,
+        "lengthscale": lengthscale,
+        "mean_field": mean_field,
+        "location": location,
+        "weights": weights,
+        "places": places,
+    }
     layers: list[Layer] = []
-    for i, layer_key in enumerate(keys[:-1], start=1):
+    for i, layer_key in enumerate(_layer_keys(key, depth), start=1):
         with _naming(i, depth):
-            layer = image_layer(
-                x,
-                channels,
-                patch_size=patch_size,
-                stride=hidden_stride,
-                num_inducing=num_inducing,
-                variance=hidden_variance,
-                lengthscale=hidden_lengthscale,
-                q_mu=hidden_q_mu,
-                initialiser=initialiser,
-                mean_field=mean_field or hidden_mean_field,
-                key=layer_key,
-            )
-        x = np.asarray(layer.mean(jnp.asarray(few(x)))).reshape(-1, *layer.output_shape)
-        layers.append(layer)
-    with _naming(depth, depth):
-        last = class_layer(
-            x,
-            likelihood.num_outputs,
-            patch_size=patch_size,
-            stride=stride,
-            num_inducing=num_inducing,
-            location=location,
-            weights=weights,
-            variance=variance,
-            lengthscale=lengthscale,
-            initialiser=initialiser,
-            places=places,
-            mean_field=mean_field,
-            key=keys[-1],
-        )
-    return DeepGP((*layers, last), likelihood, jitter=jitter, sampling=sampling, standardise=first)
+            if i == depth:
+                layers.append(class_layer(x, likelihood.num_outputs, **both, **last, key=layer_key))
+            else:
+                layers.append(image_layer(x, channels, **both, **hidden, key=layer_key))
+                x = np.asarray(layers[-1].mean(jnp.asarray(few(x)))).reshape(-1, *layers[-1].output_shape)
+    return DeepGP(tuple(layers), likelihood, jitter=jitter, sampling=sampling, standardise=first)
 
 
 def pointwise(
