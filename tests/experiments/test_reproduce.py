@@ -201,6 +201,7 @@ def test_no_file_but_a_page_of_results_is_overwritten(paths):
     paths["page"].write_text("# My thesis")
     with pytest.raises(UsageError, match="is not a page of results, and is not overwritten"):
         command(("table1",), only=("mnist/tick",), **paths)
+    command(("table1",), only=("mnist/tick",), status=True, **paths)
     assert paths["page"].read_text() == "# My thesis"
 
 

@@ -1,20 +1,15 @@
-"""A run and its folder: what is written, what is refused, and that an interrupted run ends like an undisturbed one."""
+"""A run and its folder: what is written, what is refused, and how a run goes on."""
 
 import csv
 import json
-import os
-import random
 import shutil
-import signal
-import subprocess
-import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 
 import jax
 import numpy as np
 import pytest
+from runs.small import SMALL, untimed
 
 from tickgp.data.dataset import load_dataset
 from tickgp.errors import UsageError
@@ -23,26 +18,9 @@ from tickgp.runs.execute import execute
 from tickgp.runs.folder import PREVIOUS, prepare
 from tickgp.runs.model_file import load_model
 from tickgp.runs.report import write_predictions, write_report
-from tickgp.training.config import Config, DataConfig, ModelConfig, TrainingConfig
+from tickgp.training.config import DataConfig, ModelConfig
 from tickgp.training.tensors import read_words
 from tickgp.training.toml import read_config
-
-SMALL = Config(
-    prediction_samples=5,
-    model=ModelConfig(num_inducing=10),
-    training=TrainingConfig(max_steps=30, batch_size=16, report_every=5, checkpoint_every=10),
-)
-FLAGS = [
-    *("--num-inducing", "10", "--max-steps", "60", "--batch-size", "16"),
-    *("--report-every", "5", "--checkpoint-every", "3", "--prediction-samples", "5"),
-]
-
-
-def untimed(folder: Path) -> list[dict]:
-    """The lines of metrics.jsonl without their seconds: the only thing in which equal runs differ."""
-    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-    assert all(line.pop("seconds") > 0 for line in lines)
-    return lines
 
 
 def times(folder: Path) -> list[float]:
@@ -255,6 +233,17 @@ def test_images_that_were_trained_on_are_not_held_out_later(tmp_path):
     assert isinstance(event, Finished)
 
 
+def test_a_model_of_images_of_another_shape_is_no_start(finished, tmp_path):
+    np.savez(tmp_path / "data.npz", x=np.random.default_rng(0).random((20, 6, 7, 1)), y=np.arange(20) % 2)
+    training = replace(SMALL.training, start_from=finished)
+    with pytest.raises(UsageError, match="is for images of 8×8×1, and these are of 6×7×1"):
+        list(
+            execute(
+                tmp_path / "run", replace(SMALL, data=DataConfig(f"npz:{tmp_path / 'data.npz'}"), training=training)
+            )
+        )
+
+
 def test_settings_that_do_not_go_with_the_images_are_wrong_use(tmp_path):
     with pytest.raises(UsageError, match="bernoulli is for 2 classes and there are 10"):
         list(execute(tmp_path / "run", replace(SMALL, model=ModelConfig(likelihood="bernoulli"))))
@@ -320,81 +309,3 @@ def test_validation_images_are_left_out_and_choose_the_threshold(tmp_path):
     probabilities = np.asarray(trained.predict(own.validation.images).probabilities)
     np.testing.assert_array_equal(trained.held_out.right, probabilities.argmax(axis=1) == own.validation.labels)
     np.testing.assert_array_equal(trained.held_out.confidence, probabilities.max(axis=1))
-
-
-def start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
-    environment = {key: value for key, value in os.environ.items() if key != "XLA_FLAGS"}
-    environment["JAX_COMPILATION_CACHE_DIR"] = str(folder / "compiled")
-    command = [sys.executable, "-m", "tickgp", "train", *arguments]
-    return subprocess.Popen(
-        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=folder
-    )
-
-
-def until(condition, process: subprocess.Popen[str]) -> None:
-    while process.poll() is None and not condition():
-        time.sleep(0.02)
-
-
-def checkpointed(folder: Path) -> bool:
-    return any((folder / "checkpoint").glob("step-*"))
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
-def test_signals_save_first(number, tmp_path):
-    process = start(tmp_path, *FLAGS, "--out", "run", "--max-steps", "100000")
-    until(lambda: checkpointed(tmp_path / "run"), process)
-    process.send_signal(number)
-    output, errors = process.communicate(timeout=60)
-    assert process.returncode == 130, errors
-    assert "continue with: tickgp train --resume run" in output
-    latest = max(path.name for path in (tmp_path / "run" / "checkpoint").iterdir())
-    assert f"stopped at step {int(latest[5:13])};" in output
-
-
-def latest_step(folder: Path) -> int:
-    return max((int(path.stem[5:]) for path in (folder / "checkpoint").glob("step-*")), default=0)
-
-
-def kill_and_resume(tmp_path: Path, kills: int) -> None:
-    """Each kill a little after the run has come some way further, at a moment that is not known."""
-    steps, generator = 40 * (kills + 1), random.Random(0)
-    flags = [*("--num-inducing", "30", "--batch-size", "64", "--report-every", "5", "--checkpoint-every", "5")]
-    flags += ["--prediction-samples", "5", "--watched-images", "20", "--max-steps", str(steps)]
-    whole = start(tmp_path, *flags, "--out", "whole", "--json")
-    output, errors = whole.communicate(timeout=300)
-    assert whole.returncode == 0, errors
-    arguments, reached = [*flags, "--out", "killed"], []
-    for kill in range(kills):
-        process = start(tmp_path, *arguments)
-        until(lambda kill=kill: latest_step(tmp_path / "killed") >= 40 * kill + 10, process)
-        time.sleep(generator.uniform(0, 0.2))
-        process.kill()
-        process.communicate()
-        reached.append(latest_step(tmp_path / "killed"))
-        arguments = ["--resume", "killed"]
-    in_training = sum(0 < step < steps for step in reached)
-    assert in_training >= 0.7 * kills, reached
-    process = start(tmp_path, *arguments)
-    _, errors = process.communicate(timeout=300)
-    assert process.returncode == 0, errors
-    for name in ("metrics.json", "predictions.csv"):
-        assert (tmp_path / "killed" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
-    assert untimed(tmp_path / "killed") == untimed(tmp_path / "whole")
-    assert json.loads(output) == json.loads((tmp_path / "whole/metrics.json").read_text())
-
-
-def test_killed_runs_end_like_an_undisturbed_one(tmp_path):
-    kill_and_resume(tmp_path, kills=1)
-
-
-@pytest.mark.slow
-def test_twenty_kills(tmp_path):
-    kill_and_resume(tmp_path, kills=20)
-
-
-def test_resume_keeps_the_settings(finished, tmp_path):
-    process = start(tmp_path, "--resume", str(finished), "--num-inducing", "11")
-    _, errors = process.communicate(timeout=60)
-    assert process.returncode == 2
-    assert "is continued with its own settings; give only --max-steps or --max-seconds" in errors

@@ -72,7 +72,7 @@ def reproduce(
         raise UsageError(f"there is no run {unknown[0]} here; choose among: {', '.join(cell.name for cell in cells)}")
     chosen = [cell for cell in cells if not only or cell.name in only]
     places = Places(work, results, data_dir)
-    if page.exists() and not is_page(page):
+    if not status and page.exists() and not is_page(page):
         raise UsageError(f"{page} is not a page of results, and is not overwritten; give another --page")
     exit_code = 0
     if not status:

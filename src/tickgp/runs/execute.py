@@ -223,15 +223,15 @@ def _inherited(config: Config, fresh: DeepGP, data: Dataset, key: jax.Array) -> 
         given = "without" if new.float64 else "with"
         raise UsageError(f"the model of {folder} has another precision; start from it {given} --float64")
     source = load_model(folder)
+    if source.image_shape != (shape := data.train.images.shape[1:]):
+        there, here = ("×".join(map(str, sizes)) for sizes in (source.image_shape, shape))
+        raise UsageError(f"the model of {folder} is for images of {there}, and these are of {here}; start from another")
     _check_unseen(folder, source.config, config, data)
     trained = source.model
     if len(fresh.layers) == len(trained.layers) + 1:
         trained = warm_start(trained, data.train.images, q_mu=new.hidden_q_mu, initialiser=new.initialiser, key=key)
     pairs = {field.name: (getattr(source.config.model, field.name), getattr(new, field.name)) for field in fields(new)}
     differing = "; ".join(f"{name.replace('_', '-')} {a} there, {b} here" for name, (a, b) in pairs.items() if a != b)
-    if source.image_shape != (shape := data.train.images.shape[1:]):
-        there, here = ("×".join(map(str, sizes)) for sizes in (source.image_shape, shape))
-        raise UsageError(f"the model of {folder} is for images of {there}, and these are of {here}; start from another")
     shapes = [[leaf.shape for leaf in jax.tree.leaves(model)] for model in (fresh, trained)]
     if shapes[0] != shapes[1]:
         raise UsageError(
