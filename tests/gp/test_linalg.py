@@ -39,6 +39,17 @@ def test_without_a_cholesky_factor_all_is_nan():
     assert np.isnan(linalg.whiten(indefinite, jnp.ones((2, 1)))).any()
 
 
+def test_a_covariance_that_is_not_quite_positive(float64):
+    """Each matrix gets as much as it needs on its diagonal, in steps of ten, and the gradient is that of the sum."""
+    good, bad = np.asarray(covariance(3)), np.diag([1.0, 2.0, -5e-4])
+    K, jitter = jnp.asarray([good, bad]), jnp.asarray([1e-5, 1e-5])
+    root = linalg.cholesky_of_rounded(K, jitter)
+    np.testing.assert_allclose(root @ root.mT, [good + 1e-5 * np.eye(3), bad + 1e-3 * np.eye(3)], rtol=1e-12)
+    gradient = jax.grad(lambda K: jnp.sum(linalg.cholesky_of_rounded(K, jitter)[1].diagonal()))(K)
+    np.testing.assert_allclose(np.diag(gradient[1]), 0.5 / np.sqrt([1.001, 2.001, 5e-4]), rtol=1e-9)
+    assert np.isnan(linalg.cholesky_of_rounded(jnp.diag(jnp.asarray([1.0, -1.0])), jnp.asarray(1e-5))).any()
+
+
 @each_size
 def test_the_inverse_by_blocks(M, float64):
     """Fewer rows than a block, exactly one, and some that fill no whole number of blocks."""

@@ -10,8 +10,10 @@ import pytest
 import tiny
 from sklearn.datasets import load_digits
 
+from tickgp.gp import variational
 from tickgp.gp.covariances import Pointwise
 from tickgp.gp.likelihoods import Bernoulli, Gaussian, RobustMax, Softmax
+from tickgp.gp.linalg import add_diagonal
 from tickgp.gp.objective import elbo
 from tickgp.gp.params import Positive, trainable
 from tickgp.gp.predict import predict
@@ -120,12 +122,27 @@ def test_many_inducing_patches_that_are_nearly_the_same(key):
     assert not not_finite(model, X, Y, key)
 
 
+def explained(key):
+    """A model and its images, of whose first layer's outputs the inducing patches say nearly all."""
+    x = load_digits().images[:100, :, :, None] / 16
+    settings = {"patch_size": 3, "num_inducing": 200, "channels": 2, "hidden_lengthscale": 10.0, "sampling": "full"}
+    return tiny.builders.deep_tick(x, Softmax(3), key=key, **settings), x
+
+
+def test_joint_samples_where_rounding_leaves_a_covariance_that_is_not_positive(key, monkeypatch):
+    model, x = explained(key)
+    x = model.pixels(jnp.asarray(x))
+    assert np.isfinite(model.draw(0, x, key=key)).all()
+    monkeypatch.setattr(
+        variational, "cholesky_of_rounded", lambda K, jitter: jnp.linalg.cholesky(add_diagonal(K, jitter))
+    )
+    assert np.isnan(model.draw(0, x, key=key)).any()
+
+
 @pytest.mark.slow
 def test_full_sampling_when_the_inducing_patches_say_nearly_all(key):
     """The covariance of the hidden outputs is then a difference of nearly equal numbers."""
-    x = load_digits().images[:50, :, :, None] / 16
-    settings = {"patch_size": 3, "num_inducing": 100, "channels": 2, "hidden_lengthscale": 10.0, "sampling": "full"}
-    model = tiny.builders.deep_tick(x, Softmax(3), key=key, **settings)
+    model, x = explained(key)
     assert not not_finite(model, x[:4], Y, key)
 
 

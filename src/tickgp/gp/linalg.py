@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from tickgp.gp.compiling import platform
 
@@ -27,6 +27,25 @@ _BLOCK = 32
 def add_diagonal(K: Float[Array, "*stack M M"], jitter: Float[Array, "*_"]) -> Float[Array, "*stack M M"]:
     """K + jitter · I, which has a Cholesky factor where K is too close to singular for one."""
     return K + jitter[..., None, None] * jnp.eye(K.shape[-1], dtype=K.dtype)
+
+
+def cholesky_of_rounded(K: Float[Array, "*stack M M"], jitter: Float[Array, "*stack"]) -> Float[Array, "*stack M M"]:
+    """The Cholesky factor of K + c · jitter · I, for each matrix with the least c of 1, 10, … 10⁴ that has one.
+
+    For covariances that are differences, and by rounding not quite positive.
+    """
+    fixed = jax.lax.stop_gradient((K, jitter))
+
+    def fails(c: Float[Array, "*stack"]) -> Bool[Array, "*stack"]:
+        return ~jnp.all(jnp.isfinite(jnp.linalg.cholesky(add_diagonal(fixed[0], c * fixed[1]))), axis=(-2, -1))
+
+    def grow(state: tuple[Array, Array]) -> tuple[Array, Array]:
+        c = jnp.where(state[1], 10 * state[0], state[0])
+        return c, fails(c)
+
+    once = jnp.ones_like(fixed[1])
+    c, _ = jax.lax.while_loop(lambda state: jnp.any(state[1] & (state[0] < 1e4)), grow, (once, fails(once)))
+    return jnp.linalg.cholesky(add_diagonal(K, c * jitter))
 
 
 @jax.custom_vjp

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from tickgp.gp.compiling import platform
-from tickgp.gp.linalg import add_diagonal, einsum, matmul, rounded_matmul, whiten
+from tickgp.gp.linalg import add_diagonal, cholesky_of_rounded, einsum, matmul, rounded_matmul, whiten
 from tickgp.gp.multioutput import AbstractMultiOutput, Inducing
 from tickgp.gp.params import Positive, Real, Triangular
 
@@ -221,22 +221,17 @@ def sample(
     """A draw of f(x) from q for each input, independent between inputs.
 
     marginal:   f_q ~ q(f_q) on its own. Ignores all correlation between sites.
-    full:       f ~ q(f_1 … f_Q), by the Cholesky factor of a Q×Q matrix for each input and latent.
-    correlated: v ~ q(v) once for each input and latent, then f_q = a_qᵀv + √(k_qq − a_qᵀa_q) ε_q. Its marginals are
-                those of eq. qf. Its covariance is AᵀSA plus a diagonal: correlation through u is exact, what is left
-                out is the correlation of the prior given u. Linear in Q, and q_sqrtᵀA is never formed.
+    full:       f ~ q(f_1 … f_Q): v ~ q(v) once for each input and latent, then f = Aᵀv + R ε with RRᵀ = Kff − AᵀA,
+                what u leaves unexplained. Latents that share a kernel share this Cholesky factor of a Q×Q matrix.
+    correlated: as full, but with the diagonal of Kff − AᵀA alone. Its marginals are those of eq. qf, correlation
+                through u is exact, that of the prior given u is left out. Linear in Q.
 
     With `common`, every input gets the same noise, so that a draw does not depend on the other inputs of the batch.
     Paper: sampling hidden layers
     """
-    match how:
-        case "marginal":
-            return marginals(gp, x, jitter).sample(key=key, common=common)
-        case "full":
-            latents = _sample_full(gp, x, jitter, key, common)
-        case "correlated":
-            latents = _sample_correlated(gp, x, jitter, key, common)
-    return _mix(latents, gp.kernel.mixing)
+    if how == "marginal":
+        return marginals(gp, x, jitter).sample(key=key, common=common)
+    return _mix(_sample_through_u(gp, x, jitter, key, common, jointly=how == "full"), gp.kernel.mixing)
 
 
 def _project(
@@ -278,16 +273,10 @@ def _over_latents(function: Callable[..., Any], q: AbstractVariational, *arrays:
     return jax.vmap(function, in_axes=(0, *axes))(q, *(a[0] if len(a) == 1 else a for a in arrays))
 
 
-def _sample_full(gp: SparseGP, x: Array, jitter: Array, key: PRNGKeyArray, common: bool) -> Float[Array, "N Q L"]:
-    q = joint(gp, x, jitter)
-    # Relative to the prior: where u says nearly all of f, rounding is far larger than what is left of its covariance.
-    root = jnp.linalg.cholesky(add_diagonal(q.latent_covariance, jitter * jnp.mean(gp.kernel.Kff(x), axis=-1)))
-    noise = _normal(key, q.latent_mean.shape, common)
-    return q.latent_mean + einsum("lnqp,npl->nql", root, noise)
-
-
-def _sample_correlated(gp: SparseGP, x: Array, jitter: Array, key: PRNGKeyArray, common: bool) -> Float[Array, "N Q L"]:
-    A, residual = _project(gp, x, jitter)
+def _sample_through_u(
+    gp: SparseGP, x: Array, jitter: Array, key: PRNGKeyArray, common: bool, *, jointly: bool
+) -> Float[Array, "N Q L"]:
+    A, unexplained = _project(gp, x, jitter)
     key_u, key_f = jax.random.split(key)
     N, L = len(x), len(gp.q.q_mu.value)
 
@@ -295,9 +284,15 @@ def _sample_correlated(gp: SparseGP, x: Array, jitter: Array, key: PRNGKeyArray,
         return einsum("mnq,nm->nq", A, jax.vmap(q.draw)(noise))
 
     noise_u = jnp.moveaxis(_normal(key_u, (N, L, A.shape[1]), common), 1, 0)
-    through_u = _over_latents(one_latent, gp.q, A, noise_u)
     noise_f = jnp.moveaxis(_normal(key_f, (N, A.shape[3], L), common), 2, 0)
-    return jnp.moveaxis(through_u + jnp.sqrt(residual) * noise_f, 0, -1)
+    through_u = _over_latents(one_latent, gp.q, A, noise_u)
+    if not jointly:
+        return jnp.moveaxis(through_u + jnp.sqrt(unexplained) * noise_f, 0, -1)
+    covariance = gp.kernel.Kff_joint(x) - einsum("jmnp,jmnq->jnpq", A, A)
+    # Relative to the prior: where u says nearly all of f, rounding is far larger than what is left of its covariance.
+    R = cholesky_of_rounded(covariance, jitter * jnp.mean(gp.kernel.Kff(x), axis=-1))
+    latents = "lnqp,lnp->lnq" if len(R) > 1 else "jnqp,lnp->lnq"
+    return jnp.moveaxis(through_u + einsum(latents, R, noise_f), 0, -1)
 
 
 def _normal(key: PRNGKeyArray, shape: tuple[int, ...], common: bool) -> Array:
