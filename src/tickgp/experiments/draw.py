@@ -99,18 +99,13 @@ def full_covariance(scale: Scale, places: Places) -> Pictures:
         found = {how: result for how, result in after.items() if result is not None}
         if before is None or not found:
             continue
-        last = before["steps"]
         shown += [before, *found.values()]
+        columns = lambda result: (_column(result, "step"), _column(result, "top1_error"), _column(result, "nll"))
         runs.append(
             SwitchedRun(
                 title,
-                _column(before, "step"),
-                _column(before, "top1_error"),
-                _column(before, "nll"),
-                after={
-                    how: (last + _column(result, "step"), _column(result, "top1_error"), _column(result, "nll"))
-                    for how, result in found.items()
-                },
+                before=(before["curve"][-1]["top1_error"], before["curve"][-1]["nll"]),
+                after={how: columns(result) for how, result in found.items()},
                 step_ms={how: step_ms(result) for how, result in found.items()},
             )
         )
