@@ -5,6 +5,7 @@ import json
 import sys
 from dataclasses import replace
 
+import jax
 import numpy as np
 import pytest
 from PIL import Image
@@ -88,6 +89,17 @@ def test_what_was_asked_wrongly_ends_with_2(words, said, tickgp, tmp_path, monke
     code, out, err = tickgp(*words)
     assert (code, out) == (2, "")
     assert said in err
+
+
+@pytest.mark.slow
+def test_a_gpu_that_is_not_there_is_missed_before_several_runs_begin(tickgp, tmp_path, monkeypatch):
+    if jax.default_backend() == "gpu":
+        pytest.skip("there is a GPU")
+    monkeypatch.chdir(tmp_path)
+    code, out, err = tickgp("reproduce", "table1", "--scale", "smoke", "--workers", "2", "--device", "gpu")
+    assert (code, out) == (2, "")
+    assert "no gpu can be used" in err
+    assert not [*tmp_path.iterdir()]
 
 
 def test_evaluate(tickgp, run):

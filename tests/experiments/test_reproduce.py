@@ -5,53 +5,32 @@ import shutil
 import sys
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
 from data.written import mnist_folder
+from experiments import tiny
+from experiments.tiny import NAMES, tiny_cells
 
 from tickgp.cli.reproduce import reproduce as command
 from tickgp.data.contents import Split
 from tickgp.data.dataset import Dataset
 from tickgp.errors import UsageError
-from tickgp.experiments import results as results_module
-from tickgp.experiments.cells import Cell, EnsembleConfig, cnn, shallow
+from tickgp.experiments.cells import Cell, cnn
 from tickgp.experiments.reproduce import Begun, Done, Failed, Places, left, reproduce, step_of
 from tickgp.experiments.results import is_done, read_result
 from tickgp.experiments.run_cnn import _watched
 from tickgp.runs.events import Stopped
 from tickgp.runs.folder import read_history, write_history
 from tickgp.runs.judge import watched_images
-from tickgp.training.config import Config, DataConfig, TrainingConfig
-
-NAMES = ["mnist/tick", "mnist/bcnn", "mnist/ensemble", "mnist/again"]
-
-
-def tiny_cells(**network) -> list[Cell]:
-    """A GP, a CNN, an ensemble of it, and the GP trained on."""
-    data = DataConfig("mnist")
-    tick, cnn_settings = shallow("mnist", "tick", "smoke").settings, cnn("mnist", "smoke").settings
-    training = replace(tick.training, max_steps=5, batch_size=8, report_every=2, watched_images=10, checkpoint_every=2)
-    tick = replace(tick, data=data, training=training)
-    small = {"max_steps": 5, "batch_size": 8, "report_every": 2, "watched_images": 10} | network
-    settings = (
-        tick,
-        replace(cnn_settings, data=replace(data, validation_share=0.2), **small),
-        EnsembleConfig(data, ("mnist/bcnn", "mnist/bcnn")),
-    )
-    cells = [Cell(name, each) for name, each in zip(NAMES, settings, strict=False)]
-    return [*cells, Cell("mnist/again", tick, start_from="mnist/tick")]
+from tickgp.training.config import Config, TrainingConfig
 
 
 @pytest.fixture
 def plan(monkeypatch):
     """Makes cells the planned ones."""
-
-    def put(cells: list[Cell]) -> list[Cell]:
-        monkeypatch.setattr(results_module, "_planned", lambda scale: {cell.name: cell for cell in cells})
-        return cells
-
-    return put
+    return partial(tiny.plan, put=monkeypatch.setattr)
 
 
 @pytest.fixture
@@ -198,6 +177,8 @@ def test_the_command_writes_the_page_and_says_what_failed(paths, tmp_path, capsy
 def test_no_file_but_a_page_of_results_is_overwritten(paths):
     with pytest.raises(UsageError, match="no experiment was given; choose among: table1, "):
         command((), **paths)
+    with pytest.raises(UsageError, match="workers 0 was given; it must be at least 1"):
+        command(("table1",), workers=0, **paths)
     paths["page"].write_text("# My thesis")
     with pytest.raises(UsageError, match="is not a page of results, and is not overwritten"):
         command(("table1",), only=("mnist/tick",), **paths)

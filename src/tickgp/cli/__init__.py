@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import sys
 
@@ -29,6 +30,8 @@ def main() -> None:
     try:
         _run(arguments or ["--help"])
     except KeyboardInterrupt:
+        for child in multiprocessing.active_children():  # Python would wait for them
+            child.kill()
         sys.exit(130)
     except BrokenPipeError:  # whoever reads this output has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

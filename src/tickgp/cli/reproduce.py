@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 import sys
 import time
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, get_args
 
@@ -20,7 +22,11 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from tickgp.experiments.cells import Cell, Scale
-    from tickgp.experiments.reproduce import Places
+    from tickgp.experiments.reproduce import Begun, Done, Failed, Places
+    from tickgp.experiments.workers import Said
+    from tickgp.runs.events import Event
+
+    Runner = Callable[[Callable[[], bool]], Iterator[Begun | Done | Failed | Said | Event]]
 
 Name = Literal[
     "table1",
@@ -49,6 +55,7 @@ def reproduce(
     ] = "paper",
     only: Annotated[tuple[str, ...], arg(metavar="RUN", help="Only these runs, such as mnist/tick.")] = (),
     max_seconds: Annotated[float | None, arg(help="Stop, to be continued, after this time.")] = None,
+    workers: Annotated[int, arg(help="Runs at a time, each in a process of its own; they share a GPU.")] = 1,
     status: Annotated[bool, arg(help="Only say what is done and what is left.")] = False,
     data_dir: Annotated[Path | None, arg(metavar="DIR", help="Folder with the publishers' files.")] = None,
     work: Annotated[Path, arg(metavar="DIR", help="Folder of the runs.")] = Path("runs/reproduce"),
@@ -59,7 +66,9 @@ def reproduce(
     """Run experiments of the paper, continue them, and put their results beside the paper's."""
     if not experiments:
         raise UsageError(f"no experiment was given; choose among: {', '.join(get_args(Name))}")
-    set_up(device, float64=False)
+    if workers < 1:
+        raise UsageError(f"workers {workers} was given; it must be at least 1")
+    set_up(device, float64=False, alone=workers == 1)
     from tickgp.experiments.draw import draw
     from tickgp.experiments.page import is_page, results_page
     from tickgp.experiments.plan import EXPERIMENTS, cells_of
@@ -76,7 +85,7 @@ def reproduce(
         raise UsageError(f"{page} is not a page of results, and is not overwritten; give another --page")
     exit_code = 0
     if not status:
-        exit_code = _run(chosen, scale, places, max_seconds, console)
+        exit_code = _run(_runner(chosen, scale, places, workers, device), max_seconds, console)
         try:
             for path in draw(names, scale, places):
                 console.print(f"drew {path}", highlight=False, soft_wrap=True)
@@ -88,16 +97,29 @@ def reproduce(
         sys.exit(exit_code)
 
 
-def _run(cells: list[Cell], scale: Scale, places: Places, max_seconds: float | None, console: Console) -> int:
+def _runner(cells: list[Cell], scale: Scale, places: Places, workers: int, device: Device) -> Runner:
+    """What runs these: this process, one after the other, or several others at a time."""
+    from tickgp.experiments.reproduce import reproduce
+    from tickgp.experiments.workers import reproduce_side_by_side
+
+    if workers == 1:
+        return partial(reproduce, cells, scale, places)
+    prepare = partial(set_up, device, float64=False)
+    return partial(reproduce_side_by_side, cells, scale, places, workers=workers, prepare=prepare)
+
+
+def _run(runner: Runner, max_seconds: float | None, console: Console) -> int:
     """Run what is left; the exit code: 0, 1 if a run failed, 130 if it was stopped."""
-    from tickgp.experiments.reproduce import Begun, Done, Failed, reproduce
+    from tickgp.experiments.reproduce import Begun, Done, Failed
+    from tickgp.experiments.workers import Said
     from tickgp.runs.events import Note, Report, Stopped
 
     began, failed = time.monotonic(), False
     late = lambda: max_seconds is not None and time.monotonic() - began > max_seconds
     say = lambda text: console.print(text, highlight=False, soft_wrap=True, markup=False)
     with stop_on_signal() as stopping:
-        for event in reproduce(cells, scale, places, lambda: stopping() or late()):
+        for said in runner(lambda: stopping() or late()):
+            of, event = (f"{said.cell.name}: ", said.event) if isinstance(said, Said) else ("", said)
             match event:
                 case Begun(cell):
                     say(f"{cell.name} ...")
@@ -111,12 +133,12 @@ def _run(cells: list[Cell], scale: Scale, places: Places, max_seconds: float | N
                     kind = "" if expected else f"{type(error).__name__}: "
                     say(f"{cell.name} failed: {kind}{' '.join(str(error).split())}")
                 case Note(text):
-                    say(f"  {text}")
+                    say(f"  {of}{text}")
                 case Report():
                     bound = "" if math.isnan(event.elbo) else f"  ELBO {event.elbo:.1f}"
-                    say(f"  step {event.step}{bound}  NLL {event.nll:.4f}  {event.seconds:.0f} s")
+                    say(f"  {of}step {event.step}{bound}  NLL {event.nll:.4f}  {event.seconds:.0f} s")
                 case Stopped(step):
-                    say(f"  stopped at step {step}; the same command goes on")
+                    say(f"  {of}stopped at step {step}; the same command goes on")
     return 130 if stopping() else int(failed)
 
 

@@ -17,8 +17,8 @@ def stop_on_signal() -> Iterator[Callable[[], bool]]:
     def ask(number: int, frame: Any) -> None:
         nonlocal asked
         asked = True
-        print("stopping after this step, or after testing; again to stop at once", file=sys.stderr, flush=True)
         signal.signal(signal.SIGINT, signal.default_int_handler)
+        print("stopping after this step, or after testing; again to stop at once", file=sys.stderr, flush=True)
 
     old = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
     try:

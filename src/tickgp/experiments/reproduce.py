@@ -61,18 +61,26 @@ def reproduce(
 ) -> Iterator[Begun | Done | Failed | Event]:
     """Run what is left; ends after the run in which `stop` said so."""
     for cell in left(cells, scale, places):
-        yield Begun(cell)
-        try:
-            for event in _train(cell, scale, places, stop):
-                yield event
-                if isinstance(event, Stopped):
-                    return
-            write_result(places.results, scale, cell, _judge(cell, scale, places))
-            yield Done(cell)
-        except Exception as error:
-            yield Failed(cell, error)
+        for event in run(cell, scale, places, stop):
+            yield event
+            if isinstance(event, Stopped):
+                return
         if stop():
             return
+
+
+def run(cell: Cell, scale: Scale, places: Places, stop: Callable[[], bool]) -> Iterator[Begun | Done | Failed | Event]:
+    """One run, from where it stopped to its result; ends with `Stopped` and a checkpoint if `stop` says so before."""
+    yield Begun(cell)
+    try:
+        for event in _train(cell, scale, places, stop):
+            yield event
+            if isinstance(event, Stopped):
+                return
+        write_result(places.results, scale, cell, _judge(cell, scale, places))
+        yield Done(cell)
+    except Exception as error:
+        yield Failed(cell, error)
 
 
 def left(cells: list[Cell], scale: Scale, places: Places) -> list[Cell]:
@@ -81,8 +89,14 @@ def left(cells: list[Cell], scale: Scale, places: Places) -> list[Cell]:
     for cell in reversed(cells):
         if not is_done(places.results, scale, cell) or (cell.name in wanted and not _is_whole(cell, scale, places)):
             found.append(cell)
-            wanted |= {other.name for other in _still_needed(cell, scale, places)}
+            wanted |= {other.name for other in still_needed(cell, scale, places)}
     return found[::-1]
+
+
+def still_needed(cell: Cell, scale: Scale, places: Places) -> list[Cell]:
+    """The runs without which it cannot be made; what it starts from is needed only before its first checkpoint."""
+    started = _is_begun(cell, scale, places) and checkpoints(places.folder(scale, cell.name) / "checkpoint")
+    return [] if started else needed(scale, cell)
 
 
 def step_of(cell: Cell, scale: Scale, places: Places) -> int | None:
@@ -93,7 +107,7 @@ def step_of(cell: Cell, scale: Scale, places: Places) -> int | None:
 
 def _train(cell: Cell, scale: Scale, places: Places, stop: Callable[[], bool]) -> Iterator[Event]:
     folder = places.folder(scale, cell.name)
-    missing = [other for other in _still_needed(cell, scale, places) if not _is_whole(other, scale, places)]
+    missing = [other for other in still_needed(cell, scale, places) if not _is_whole(other, scale, places)]
     if missing:
         names = " ".join(other.name for other in missing)
         raise ValueError(f"it is made from runs that are not finished in {places.work}; first run {names}")
@@ -116,12 +130,6 @@ def _judge(cell: Cell, scale: Scale, places: Places) -> dict[str, Any]:
             return judge_cnn(cell, folder, places.data_dir)
         case Config():
             return judge_gp(cell, folder, places.data_dir)
-
-
-def _still_needed(cell: Cell, scale: Scale, places: Places) -> list[Cell]:
-    """The runs without which it cannot be made; what it starts from is needed only before its first checkpoint."""
-    started = _is_begun(cell, scale, places) and checkpoints(places.folder(scale, cell.name) / "checkpoint")
-    return [] if started else needed(scale, cell)
 
 
 def _is_whole(cell: Cell, scale: Scale, places: Places) -> bool:
