@@ -75,6 +75,18 @@ def test_a_failed_and_a_killed_run_do_not_end_the_others(places, go, monkeypatch
     assert [event.cell for event in events if isinstance(event, Done)] == [network]
 
 
+def unprepared(cells, set_attribute=None) -> None:
+    """Works here, and not in the processes of runs."""
+    if set_attribute is None:
+        raise OSError("there is no such device")
+
+
+def test_a_process_that_cannot_be_prepared_says_why(places, go):
+    (failed,) = go(tiny_cells()[:1], places, unprepared)
+    assert isinstance(failed, Failed)
+    assert str(failed.error) == "there is no such device"
+
+
 class AwkwardError(Exception):
     """It can be pickled, but not read again."""
 

@@ -34,6 +34,9 @@ def sparse_gp(kind, x):
     q = problems.full_rank(*problems.random_q(L, signs=True))
     if kind == "shared":
         return problems.shared_gp(latents[0], q), [latents[0]] * L
+    if kind == "own inducing":
+        latents = [problems.mock(x, seed, kernel=("se", 1.7, 3.0)) for seed in (1, 2)]
+        return SparseGP(Shared(latents[0].prior), tuple(m.inducing for m in latents), q), latents
     kernel = LinearCoregionalization(Separate(tuple(m.prior for m in latents)), Real(W))
     return SparseGP(kernel, tuple(m.inducing for m in latents), q), latents
 
@@ -83,7 +86,7 @@ def errors(covariance, draws=DRAWS):
 
 
 @each_sampler
-@pytest.mark.parametrize("kind", ["shared", "mixed"])
+@pytest.mark.parametrize("kind", ["shared", "own inducing", "mixed"])
 def test_moments_of_many_draws(kind, how, key):
     """All F outputs of all inputs at once: inputs are independent, so their covariance is block-diagonal."""
     x = problems.images(N)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
-from concurrent.futures import ProcessPoolExecutor
 from typing import Literal
 
 from tickgp.errors import UsageError
@@ -12,28 +10,33 @@ from tickgp.errors import UsageError
 Device = Literal["cpu", "gpu"] | None
 
 
-def set_up(device: Device, *, float64: bool, alone: bool = True) -> None:
+def set_up(device: Device, *, float64: bool, check: bool = True) -> None:
     """Compute on `device`, by default a GPU if there is one, in single or double precision.
 
-    What is compiled is kept in the user's cache folder: the next run with the same shapes starts at once. If this
-    process is not `alone` it takes nothing of a GPU's memory yet, and another one sees whether there is a GPU.
+    What is compiled is kept in the user's cache folder: the next run with the same shapes starts at once. check: see
+    now whether there is that device, and take its memory.
     """
     import jax
 
     from tickgp.data.locate import cache_folder
 
     jax.config.update("jax_enable_x64", float64)
-    shared = device == "gpu" and not alone
-    if shared:
-        with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as other:
-            other.submit(set_up, device, float64=float64).result()
     if device is not None:
         jax.config.update("jax_platforms", {"cpu": "cpu", "gpu": "cuda"}[device])
-        if not shared:
+        if check:
             _check(device)
     if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
         jax.config.update("jax_compilation_cache_dir", str(cache_folder() / "compiled"))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)  # many small programs take long together
+
+
+def check_elsewhere(device: Device) -> None:
+    """See in another process whether there is that device: this one leaves its memory to others."""
+    import multiprocessing
+    from concurrent.futures import ProcessPoolExecutor
+
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as other:
+        other.submit(set_up, device, float64=False).result()
 
 
 def _check(device: str) -> None:

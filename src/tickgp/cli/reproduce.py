@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, get_args
 from rich.table import Table
 from tyro.conf import Positional, arg
 
-from tickgp.cli.device import Device, set_up
+from tickgp.cli.device import Device, check_elsewhere, set_up
 from tickgp.cli.signals import stop_on_signal
 from tickgp.cli.tables import open_console
 from tickgp.errors import UsageError
@@ -68,7 +68,9 @@ def reproduce(
         raise UsageError(f"no experiment was given; choose among: {', '.join(get_args(Name))}")
     if workers < 1:
         raise UsageError(f"workers {workers} was given; it must be at least 1")
-    set_up(device, float64=False, alone=workers == 1)
+    set_up(device, float64=False, check=workers == 1)
+    if workers > 1 and device is not None:
+        check_elsewhere(device)
     from tickgp.experiments.draw import draw
     from tickgp.experiments.page import is_page, results_page
     from tickgp.experiments.plan import EXPERIMENTS, cells_of
@@ -119,7 +121,7 @@ def _run(runner: Runner, max_seconds: float | None, console: Console) -> int:
     say = lambda text: console.print(text, highlight=False, soft_wrap=True, markup=False)
     with stop_on_signal() as stopping:
         for said in runner(lambda: stopping() or late()):
-            of, event = (f"{said.cell.name}: ", said.event) if isinstance(said, Said) else ("", said)
+            whose, event = (f"{said.cell.name}: ", said.event) if isinstance(said, Said) else ("", said)
             match event:
                 case Begun(cell):
                     say(f"{cell.name} ...")
@@ -133,12 +135,12 @@ def _run(runner: Runner, max_seconds: float | None, console: Console) -> int:
                     kind = "" if expected else f"{type(error).__name__}: "
                     say(f"{cell.name} failed: {kind}{' '.join(str(error).split())}")
                 case Note(text):
-                    say(f"  {of}{text}")
+                    say(f"  {whose}{text}")
                 case Report():
                     bound = "" if math.isnan(event.elbo) else f"  ELBO {event.elbo:.1f}"
-                    say(f"  {of}step {event.step}{bound}  NLL {event.nll:.4f}  {event.seconds:.0f} s")
+                    say(f"  {whose}step {event.step}{bound}  NLL {event.nll:.4f}  {event.seconds:.0f} s")
                 case Stopped(step):
-                    say(f"  {of}stopped at step {step}; the same command goes on")
+                    say(f"  {whose}stopped at step {step}; the same command goes on")
     return 130 if stopping() else int(failed)
 
 

@@ -211,7 +211,7 @@ def _deep(dataset: str, kernel: Kernel, depth: int, scale: Scale) -> Config:
             )
             training = TrainingConfig(
                 # three layers start from two that are trained, which a rate of 0.01 would undo
-                max_steps=30_000 if depth == 3 else _TWO_LAYER_STEPS[dataset] if depth == 2 else 60_000,
+                max_steps=30_000 if depth == 3 else 60_000,
                 learning_rate=0.003 if depth == 3 else 0.01,
                 hidden_mean_rate=3.0,
                 report_every=5000,
@@ -244,7 +244,6 @@ def _data(dataset: str, scale: Scale) -> DataConfig:
     return DataConfig(dataset=dataset)
 
 
-_TWO_LAYER_STEPS = {"mnist": 60_000, "cifar10": 60_000}
 _PLAIN: dict[str, Any] = {"learning_rate": 0.01, "natural_gradients": False, "likelihood_samples": 1}
 """Adam for all, and one draw: how the paper's models are trained here."""
 _SMOKE = TrainingConfig(

@@ -35,7 +35,8 @@ SCALES: dict[Scale, str] = {
     "smoke": "## Smoke runs (`--scale smoke`): tiny models on a few images, only to show that every command works",
 }
 SAMPLED = """The model of two layers before, and after further training with each way to draw its hidden layer: every
-patch on its own (marginal), all jointly (full), jointly through u (correlated). Predictions: S = 100."""
+patch on its own (marginal), all jointly (full), jointly through u (correlated). ELBOs of different ways are not to be
+compared: with marginal samples it is a bound of no model. Predictions: S = 100."""
 HITS = """NLL = e · NLL of misses + (1 − e) · NLL of hits, with the error e: what of table 1's NLL comes from images
 that a model classifies correctly. In brackets what follows from the paper's numbers."""
 CALIBRATED = """Expected calibration error: how far confidence and accuracy are apart, averaged over 15 bins of
@@ -54,7 +55,7 @@ FIGURES = {
     "misclassified-semeion": "Misclassified images of Semeion, the CNN without dropout at test",
     "dropout": "Train and test NLL",
     "traces": "Error against time",
-    "full-covariance": "Hidden layers drawn from marginals, jointly, and through u",
+    "full-covariance": "Further training with other samples of the hidden layer",
 }
 
 

@@ -118,7 +118,11 @@ def _work(
 ) -> None:
     """What a process does."""
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # a GPU's memory is for all
-    prepare()
+    try:
+        prepare()
+    except Exception as error:
+        pipe.send(Failed(cell, _portable(error)))
+        return
     for event in run(cell, scale, places, stop=lifeline.poll):
         with suppress(BrokenPipeError):  # nobody listens any more: then `stop` says so too
             pipe.send(Failed(cell, _portable(event.error)) if isinstance(event, Failed) else event)

@@ -29,23 +29,38 @@ def add_diagonal(K: Float[Array, "*stack M M"], jitter: Float[Array, "*_"]) -> F
     return K + jitter[..., None, None] * jnp.eye(K.shape[-1], dtype=K.dtype)
 
 
-def cholesky_of_rounded(K: Float[Array, "*stack M M"], jitter: Float[Array, "*stack"]) -> Float[Array, "*stack M M"]:
-    """The Cholesky factor of K + c · jitter · I, for each matrix with the least c of 1, 10, … 10⁴ that has one.
+@jax.custom_jvp
+def cholesky_of_rounded(K: Float[Array, "*stack M M"], jitter: Float[Array, "*_"]) -> Float[Array, "*stack M M"]:
+    """The Cholesky factor L of K + c · jitter · I, for each matrix with the least c of 1, 10 and 100 that has one.
 
-    For covariances that are differences, and by rounding not quite positive.
+    For covariances that are differences, and by rounding not quite positive; NaN where even 100 is too little. The
+    derivative is that of the chosen c: dL = L Φ(L⁻¹ dK L⁻ᵀ), Φ as in `whiten`.
     """
-    fixed = jax.lax.stop_gradient((K, jitter))
+    return _grown_cholesky(K, jitter)[0]
 
-    def fails(c: Float[Array, "*stack"]) -> Bool[Array, "*stack"]:
-        return ~jnp.all(jnp.isfinite(jnp.linalg.cholesky(add_diagonal(fixed[0], c * fixed[1]))), axis=(-2, -1))
 
-    def grow(state: tuple[Array, Array]) -> tuple[Array, Array]:
-        c = jnp.where(state[1], 10 * state[0], state[0])
-        return c, fails(c)
+@cholesky_of_rounded.defjvp
+def _cholesky_derivative(primals: tuple[Array, Array], tangents: tuple[Array, Array]) -> tuple[Array, Array]:
+    (L, c), (dK, djitter) = _grown_cholesky(*primals), tangents
+    dK = add_diagonal((dK + dK.mT) / 2, c * djitter)
+    inner = _solve_lower(L, _solve_lower(L, dK).mT)
+    return L, matmul(L, _lower_half(inner))
 
-    once = jnp.ones_like(fixed[1])
-    c, _ = jax.lax.while_loop(lambda state: jnp.any(state[1] & (state[0] < 1e4)), grow, (once, fails(once)))
-    return jnp.linalg.cholesky(add_diagonal(K, c * jitter))
+
+def _grown_cholesky(K: Array, jitter: Array) -> tuple[Float[Array, "*stack M M"], Float[Array, "*stack"]]:
+    """L and c. All matrices are tried again as long as one of them needs more."""
+
+    def attempt(c: Float[Array, "*stack"]) -> tuple[Array, Array]:
+        return jnp.linalg.cholesky(add_diagonal(K, c * jitter)), c
+
+    def fails(L: Array, c: Array) -> Bool[Array, "*stack"]:
+        return ~jnp.all(jnp.isfinite(L), axis=(-2, -1)) & (c < 100)
+
+    return jax.lax.while_loop(
+        lambda tried: jnp.any(fails(*tried)),
+        lambda tried: attempt(jnp.where(fails(*tried), 10 * tried[1], tried[1])),
+        attempt(jnp.ones(K.shape[:-2], K.dtype)),
+    )
 
 
 @jax.custom_vjp
@@ -69,12 +84,16 @@ def _whiten(K: Array, B: Array) -> tuple[Array, tuple[Array, Array]]:
 def _whiten_gradient(saved: tuple[Array, Array], dA: Float[Array, "*stack M T"]) -> tuple[Array, Array]:
     inverse, A = saved
     outer = rounded_matmul(dA, A.mT)
-    half = jnp.tril(outer) - outer * jnp.eye(outer.shape[-1], dtype=outer.dtype) / 2
-    dK = rounded_matmul(inverse.mT, rounded_matmul(half, inverse))
+    dK = rounded_matmul(inverse.mT, rounded_matmul(_lower_half(outer), inverse))
     return -(dK + dK.mT) / 2, rounded_matmul(inverse.mT, dA)
 
 
 whiten.defvjp(_whiten, _whiten_gradient)
+
+
+def _lower_half(K: Float[Array, "*stack M M"]) -> Float[Array, "*stack M M"]:
+    """Φ: the lower triangle with half the diagonal."""
+    return jnp.tril(K) - K * jnp.eye(K.shape[-1], dtype=K.dtype) / 2
 
 
 def inverse_lower(L: Float[Array, "*stack M M"]) -> Float[Array, "*stack M M"]:

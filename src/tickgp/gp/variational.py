@@ -291,8 +291,8 @@ def _sample_through_u(
     covariance = gp.kernel.Kff_joint(x) - einsum("jmnp,jmnq->jnpq", A, A)
     # Relative to the prior: where u says nearly all of f, rounding is far larger than what is left of its covariance.
     R = cholesky_of_rounded(covariance, jitter * jnp.mean(gp.kernel.Kff(x), axis=-1))
-    latents = "lnqp,lnp->lnq" if len(R) > 1 else "jnqp,lnp->lnq"
-    return jnp.moveaxis(through_u + einsum(latents, R, noise_f), 0, -1)
+    subscripts = "lnqp,lnp->lnq" if len(R) == L else "jnqp,lnp->lnq"  # else one for all, j = 1
+    return jnp.moveaxis(through_u + einsum(subscripts, R, noise_f), 0, -1)
 
 
 def _normal(key: PRNGKeyArray, shape: tuple[int, ...], common: bool) -> Array:

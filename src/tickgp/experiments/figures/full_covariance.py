@@ -45,9 +45,10 @@ class SwitchedRun:
 
 
 def full_covariance_figure(runs: Sequence[SwitchedRun], watched: str = "all") -> Figure:
-    """A column for each run: error and NLL against further steps, those before as a level, the time of a step below.
+    """A column for each run: error and NLL against further steps, and the time of a step below.
 
-    The axes of a row are the same for all runs. `watched` says how many test images error and NLL are measured on.
+    A level line shows the trained model's. The axes of a row are the same for all runs. `watched` says how many test
+    images error and NLL are measured on.
     """
     if not runs:
         return empty_figure("No runs to show.")
@@ -72,8 +73,7 @@ def _history(axes: Axes, run: SwitchedRun, which: int, factor: float) -> None:
     for turn, (name, after) in enumerate(run.after.items()):
         style, dashes = SAMPLERS[name]
         draw_curve(axes, after[0], factor * after[which], style, dashes, first=turn / 3)
-    if np.isfinite(run.before[which - 1]):
-        axes.axhline(factor * run.before[which - 1], color=INK, linestyle=":", linewidth=1.2)
+    axes.axhline(factor * run.before[which - 1], color=INK, linestyle=":", linewidth=1.2)
     axes.set_xlabel("further training steps")
     axes.xaxis.set_major_locator(MaxNLocator(5))
     axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
