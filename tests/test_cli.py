@@ -199,6 +199,7 @@ def test_a_model_fitted_on_arrays(tickgp, run, tmp_path):
     assert "a report needs the folder of a run of `tickgp train`" in err
 
 
+@pytest.mark.slow
 def test_training_with_curves_for_tensorboard(tickgp, tmp_path):
     words = ["--num-inducing", "10", "--max-steps", "20", "--batch-size", "16", "--report-every", "10"]
     code, out, err = tickgp("train", "--out", tmp_path / "run", "--tensorboard", "--prediction-samples", "5", *words)

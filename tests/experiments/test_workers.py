@@ -126,7 +126,8 @@ def _kill_all(group: int) -> None:
         os.killpg(group, signal.SIGKILL)
 
 
-@pytest.mark.parametrize("prepare", [plan_stand_ins, pytest.param(plan, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("prepare", [plan_stand_ins, plan])
 def test_runs_whose_parent_is_killed_stop_and_go_on_until_ctrl_c(prepare, places, start):
     folders = {name: places.folder("smoke", name) / "checkpoint" for name in ("mnist/tick", "mnist/bcnn")}
     process = start(prepare)

@@ -129,6 +129,7 @@ def explained(key):
     return tiny.builders.deep_tick(x, Softmax(3), key=key, **settings), x
 
 
+@pytest.mark.slow
 def test_joint_samples_where_rounding_leaves_a_covariance_that_is_not_positive(key, monkeypatch):
     model, x = explained(key)
     x = model.pixels(jnp.asarray(x))

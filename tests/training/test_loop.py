@@ -93,6 +93,7 @@ def test_linear_decay():
     assert [rate(0), rate(50), rate(200), rate(300)] == pytest.approx([0.01, 0.0075, 0.0, 0.0])
 
 
+@pytest.mark.slow
 def test_draws_of_the_likelihood_quieten_the_estimates(key):
     """The same model again and again: the spread of the estimates of its bound falls with the root of their number."""
     start = tickgp.tick(X, Softmax(2), patch_size=3, num_inducing=6, key=key)
