@@ -109,7 +109,9 @@ def test_samples_keep_the_mean_and_divide_the_variance(samples, key):
     np.testing.assert_allclose(draws.var() / estimates.var(), 8, rtol=0.25)
 
 
-@pytest.mark.parametrize("sampling", tiny.SAMPLINGS)
+@pytest.mark.parametrize(
+    "sampling", [pytest.param(name, marks=[pytest.mark.slow] * (name != "marginal")) for name in tiny.SAMPLINGS]
+)
 def test_deep_is_unbiased_and_samples_divide_its_variance(sampling, key):
     """Against the closed form of the last layer, averaged over draws of the hidden one that numpy made."""
     model, x, y = problem("deep_tick", likelihood("gaussian"), sampling=sampling)

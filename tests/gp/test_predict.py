@@ -66,7 +66,9 @@ def test_bernoulli_is_the_closed_form(float64, key):
     np.testing.assert_allclose(prediction.expected_entropy, entropies, atol=4 * 0.35 / np.sqrt(MANY))
 
 
-@pytest.mark.parametrize("sampling", tiny.SAMPLINGS)
+@pytest.mark.parametrize(
+    "sampling", [pytest.param(name, marks=[pytest.mark.slow] * (name != "marginal")) for name in tiny.SAMPLINGS]
+)
 def test_deep_is_the_mean_over_hidden_draws(sampling, key):
     """With common noise each image on its own still has the distribution that numpy's independent draws have."""
     model, x = deep(sampling), tiny.images(8)

@@ -52,8 +52,10 @@ def latest_step(folder: Path) -> int:
     return max((int(path.stem[5:]) for path in (folder / "checkpoint").glob("step-*")), default=0)
 
 
-def kill_and_resume(tmp_path: Path, kills: int) -> None:
+@pytest.mark.slow
+def test_killed_runs_end_like_an_undisturbed_one(tmp_path):
     """Each kill a little after the run has come some way further, at a moment that is not known."""
+    kills = 20
     steps, generator = 40 * (kills + 1), random.Random(0)
     flags = [*("--num-inducing", "30", "--batch-size", "64", "--report-every", "5", "--checkpoint-every", "5")]
     flags += ["--prediction-samples", "5", "--watched-images", "20", "--max-steps", str(steps)]
@@ -78,15 +80,6 @@ def kill_and_resume(tmp_path: Path, kills: int) -> None:
         assert (tmp_path / "killed" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
     assert untimed(tmp_path / "killed") == untimed(tmp_path / "whole")
     assert json.loads(output) == json.loads((tmp_path / "whole/metrics.json").read_text())
-
-
-def test_killed_runs_end_like_an_undisturbed_one(tmp_path):
-    kill_and_resume(tmp_path, kills=1)
-
-
-@pytest.mark.slow
-def test_twenty_kills(tmp_path):
-    kill_and_resume(tmp_path, kills=20)
 
 
 def test_resume_keeps_the_settings(finished, tmp_path):

@@ -51,6 +51,7 @@ def test_first_step_of_adam(key):
     np.testing.assert_allclose(after - before, -0.01 * direction, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_means_of_hidden_layers_move_at_a_rate_of_their_own(key):
     """Three times as far as all else in Adam's first step, which is by the learning rate; what is frozen stays."""
     start = tickgp.deep_conv(X, Bernoulli(), depth=3, patch_size=2, num_inducing=6, key=key)
