@@ -88,7 +88,7 @@ def plan_deaf(cells: list[Cell], put=setattr) -> None:
 
 
 def report(step: int) -> Report:
-    return Report(step, -1.0, 2.0, 0.5, 2.0, 1e-6, 0.0)
+    return Report(step, -1.0, 2.0, 0.5, 2.0, 1e-6, 0, 0.0)
 
 
 def command(folder: str, prepare) -> None:

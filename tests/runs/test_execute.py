@@ -41,7 +41,7 @@ def test_the_folder_holds_what_the_contract_says(finished):
     assert low <= metrics["test"]["top1_error"] <= high
     lines = untimed(finished)
     assert [line["step"] for line in lines] == [5, 10, 15, 20, 25, 30]
-    assert all(set(line) == {"step", "elbo", "nll", "top1_error", "train_nll", "jitter"} for line in lines)
+    assert all(set(line) == {"step", "elbo", "nll", "top1_error", "train_nll", "jitter", "skipped"} for line in lines)
     assert lines[-1]["nll"] < lines[0]["nll"]
     manifest = json.loads((finished / "manifest.json").read_text())
     assert manifest["command"] == "a command"

@@ -24,10 +24,23 @@ def singular_model(jitter: float) -> tickgp.DeepGP:
 def test_a_failed_step_changes_nothing_but_counts(key):
     start = singular_model(1e-12)
     (event,) = train(start, X, Y, steps=2, key=key)
-    assert int(event.state.failures) == 2
+    assert int(event.state.failures) == event.skipped == 2
     assert np.isnan(event.elbo)
     for a, b in zip(jax.tree.leaves(start), jax.tree.leaves(event.state.model), strict=True):
         np.testing.assert_array_equal(a, b)
+
+
+def test_skipped_steps_are_counted_from_report_to_report(key):
+    events = train(singular_model(1e-9), X, Y, steps=25, report_every=10, key=key)
+    skipped = {event.step: event.skipped for event in events}
+    assert skipped[10] >= 3  # as many as it takes to raise the jitter once
+    assert skipped[25] == 0
+    assert all(0 <= number <= 10 for number in skipped.values())
+
+
+def test_a_bound_that_is_not_finite_says_what_is_to_blame(key):
+    with pytest.raises(ArithmeticError, match=rf"log p\(y \| f\) of {len(X)} of {len(X)} images, and KL.* is \d"):
+        tickgp.dataset_elbo(singular_model(1e-12), X, Y, key=key)
 
 
 def test_a_natural_step_that_is_not_finite_fails(key, monkeypatch):
@@ -46,6 +59,7 @@ def test_jitter_grows_until_training_goes_on(key):
     *_, event = train(singular_model(1e-9), X, Y, steps=100, report_every=10, key=key)
     assert 1e-8 < float(event.state.model.jitter) <= 1e-4
     assert np.isfinite(event.elbo)
+    assert event.skipped == 0
     assert bool(all_finite(event.state.model))
 
 

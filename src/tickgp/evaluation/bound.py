@@ -6,6 +6,7 @@ import functools
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
 
 from tickgp.gp.compiling import jit
@@ -26,6 +27,7 @@ def dataset_elbo(
 ) -> float:
     """The ELBO of all images, a batch at a time (see `predict`), from `num_samples` draws of every layer.
 
+    If it is not finite, that is an error, which says how many images are to blame.
     Paper: eq. elbo
     """
     images = check_inputs(images)
@@ -38,7 +40,15 @@ def dataset_elbo(
         _explained(model, jnp.asarray(x), jnp.asarray(y), jax.random.fold_in(key, i), num_samples)
         for i, (x, y) in enumerate(batches)
     ]
-    return float(jnp.sum(jnp.concatenate(parts)[: len(images)]) - model.kl())
+    explained, kl = np.asarray(jnp.concatenate(parts)[: len(images)]), float(model.kl())
+    bound = float(explained.sum(dtype=float)) - kl
+    if not np.isfinite(bound):
+        bad = np.sum(~np.isfinite(explained))
+        raise ArithmeticError(
+            f"the ELBO is not finite: nor is log p(y | f) of {bad} of {len(images)} images, "
+            f"and KL[q(u) || p(u)] is {kl:.6g}; try a smaller learning rate, or float64"
+        )
+    return bound
 
 
 @functools.partial(jit, static_argnames="num_samples")

@@ -123,7 +123,7 @@ def _watched(settings: CnnConfig, data: Dataset) -> tuple[Split, Split]:
 
 
 def _report(settings: CnnConfig, watched: tuple[Split, Split], event: CNNProgress, seconds: float) -> Report:
-    """Where training stands; a CNN has no ELBO and no jitter."""
+    """Where training stands; a CNN has no ELBO and no jitter, and its training ends at a step that fails."""
     model, (test, train) = event.state.model, watched
     p = {name: _dropout(settings, model, split) for name, split in {"train": train, "test": test}.items()}
     return Report(
@@ -133,6 +133,7 @@ def _report(settings: CnnConfig, watched: tuple[Split, Split], event: CNNProgres
         top1_error=top_error(p["test"], test.labels),
         train_nll=nll(p["train"], train.labels),
         jitter=float("nan"),
+        skipped=0,
         seconds=seconds,
     )
 

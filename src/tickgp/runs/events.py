@@ -35,6 +35,8 @@ class Report:
     """Of as many training images."""
     jitter: float
     """As it is now: training raises it when Kuu comes close to singular."""
+    skipped: int
+    """Steps since the last report that were not applied, for want of a finite gradient."""
     seconds: float
     """That training took so far, compilation included; reports do not count."""
 

@@ -48,6 +48,8 @@ class Progress:
     step: int
     elbo: float
     """Mean of the minibatch estimates since the last report, each for the whole dataset; NaN if no step succeeded."""
+    skipped: int
+    """Steps since the last report that were not applied, for want of a finite gradient."""
     seconds: float
     """That the steps took since this call began, compilation included; what is done between reports does not count."""
 
@@ -125,7 +127,8 @@ def train(
             state = eqx.tree_at(lambda s: s.sums, state, jnp.zeros(2))
             leaves = jax.tree.leaves(state)
         seconds += time.monotonic() - began
-        yield Progress(state, i, total / count if count else float("nan"), seconds)
+        skipped = (i % report_every or report_every) - round(count)
+        yield Progress(state, i, total / count if count else float("nan"), skipped, seconds)
 
 
 def fit(
