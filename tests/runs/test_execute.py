@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +14,7 @@ from runs.small import SMALL, untimed
 
 from tickgp.data.dataset import load_dataset
 from tickgp.errors import UsageError
+from tickgp.evaluation import bound
 from tickgp.runs.events import Finished, Note, Report, Stopped
 from tickgp.runs.execute import execute
 from tickgp.runs.folder import PREVIOUS, prepare
@@ -64,6 +66,20 @@ def rows(folder: Path) -> list[dict[str, str]]:
     """The lines of predictions.csv."""
     with (folder / "predictions.csv").open(encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file))
+
+
+def test_a_trained_model_without_a_finite_elbo_is_kept(finished, tmp_path, monkeypatch):
+    """It was stopped after its last step; then one image of each batch has no log p."""
+    run = tmp_path / "run"
+    shutil.copytree(finished, run)
+    for name in ("metrics.json", "model.safetensors"):
+        (run / name).unlink()
+    explained = bound._explained
+    monkeypatch.setattr(bound, "_explained", lambda *inputs: explained(*inputs).at[7].set(np.nan))
+    notes = [event.text for event in execute(run) if isinstance(event, Note)]
+    assert re.search(r"log p\(y \| f\) of \d+ of 1437 images.*; the run is kept without it", notes[-1])
+    assert json.loads((run / "metrics.json").read_text())["elbo"] is None
+    assert load_model(run).class_names == load_model(finished).class_names
 
 
 def test_the_table_of_test_images_agrees_with_the_metrics(finished):

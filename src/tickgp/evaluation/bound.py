@@ -46,7 +46,7 @@ def dataset_elbo(
         bad = np.sum(~np.isfinite(explained))
         raise ArithmeticError(
             f"the ELBO is not finite: nor is log p(y | f) of {bad} of {len(images)} images, "
-            f"and KL[q(u) || p(u)] is {kl:.6g}; try a smaller learning rate, or float64"
+            f"and KL[q(u) || p(u)] is {kl:.6g}"
         )
     return bound
 

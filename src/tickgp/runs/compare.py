@@ -12,8 +12,8 @@ from tickgp.runs.folder import read_json
 from tickgp.training.toml import read_config
 
 NO_ELBO = (
-    "a CNN has no ELBO: it comes last, and its place says nothing; compare it by the test metrics, which are not made "
-    "for choosing"
+    "a run without an ELBO, such as a CNN, comes last, and its place says nothing; compare it by the test metrics, "
+    "which are not made for choosing"
 )
 
 

@@ -40,7 +40,7 @@ def held_out(trained: TrainedModel, data: Dataset, test_probabilities: np.ndarra
     return HeldOut.of("validation", trained.predict(data.validation.images).probabilities, data.validation.labels)
 
 
-def final_metrics(config: Config, data: Dataset, steps: int, bound: float, p: np.ndarray) -> dict[str, Any]:
+def final_metrics(config: Config, data: Dataset, steps: int, bound: float | None, p: np.ndarray) -> dict[str, Any]:
     """The content of metrics.json."""
     return {
         "model": config.model.name,
