@@ -24,10 +24,11 @@ HEAD = """# Results
 
 Made by `tickgp reproduce` from the files under `results/`: do not edit. In each cell stands our number, its 95 %
 interval over the test images (errors: exact binomial; the rest: bootstrap), and in square brackets the paper's
-(Dutordoir et al., AISTATS 2020), with its digits. A cell without a number of ours is a run still to be made. Errors in
-per cent, NLL in nats per image. Predictions of GPs are averaged over S = 5 draws, as in the paper, and in the line
-below over 100. What the paper leaves open, and what is done here: [docs/experiments.md](docs/experiments.md). What the
-numbers say about the paper's claims: [docs/findings.md](docs/findings.md).
+(Dutordoir et al., AISTATS 2020), with its digits. A cell without a number of ours is of a run still to be made, or has
+none: a CNN has no ELBO. Errors in per cent, NLL in nats per image. Predictions of GPs are averaged over S = 5 draws, as
+in the paper, and in the line below over 100; all images share the draws, whose chance is not in the intervals. What the
+paper leaves open, and what is done here: [docs/experiments.md](docs/experiments.md). What the numbers say about the
+paper's claims: [docs/findings.md](docs/findings.md).
 """
 SCALES: dict[Scale, str] = {
     "paper": "## The paper's settings",
@@ -37,6 +38,8 @@ SCALES: dict[Scale, str] = {
 SAMPLED = """The model of two layers before, and after further training with each way to draw its hidden layer: every
 patch on its own (marginal), all jointly (full), jointly through u (correlated). ELBOs of different ways are not to be
 compared: with marginal samples it is a bound of no model. Predictions: S = 100."""
+BOUNDS = """ELBOs have no interval. Those of two and three layers are made of marginal samples, and so bounds of no
+model: see "The price of joint samples"."""
 HITS = """NLL = e · NLL of misses + (1 − e) · NLL of hits, with the error e: what of table 1's NLL comes from images
 that a model classifies correctly. In brackets what follows from the paper's numbers."""
 CALIBRATED = """Expected calibration error: how far confidence and accuracy are apart, averaged over 15 bins of
@@ -50,12 +53,13 @@ INCLUDED = """`tickgp predict mnist-tick IMAGE` needs no training: a small TICK-
 training images; the rest set the confidence above which it decides alone."""
 FIGURES = {
     "invariance": "Why invariance is unrealistic: a like stroke in a 2 and in a 7",
-    "patch-response": "Five samples of the patch response, as deviations from its mean; lines at a third of the range",
+    "patch-response": "2 against 7: five samples of the patch response, as deviations from its mean; outlined: beyond "
+    "a third of the range",
     "misclassified-mnist": "Misclassified images of MNIST, the CNN without dropout at test",
     "misclassified-semeion": "Misclassified images of Semeion, the CNN without dropout at test",
-    "dropout": "Train and test NLL",
-    "traces": "Error against time",
-    "full-covariance": "Further training with other samples of the hidden layer",
+    "dropout": "Train and test NLL on MNIST, with a dropout rate of p",
+    "traces": "Error against time on MNIST, one to three layers, on a shared GPU",
+    "full-covariance": "Further training of two layers on MNIST with other samples of the hidden layer",
 }
 
 
@@ -76,7 +80,7 @@ def _scale(results: Path, scale: Scale) -> str:
         "Table 1": f"{table1(book)}\n\n{about_cnns(book)}",
         "Table 1, correctly classified images": f"{HITS}\n\n{hits_table(book)}",
         "Table 1, calibration": f"{CALIBRATED}\n\n{calibration_table(book)}",
-        "Table 2": table2(book),
+        "Table 2": f"{BOUNDS}\n\n{table2(book)}",
         "Table 3": table3(book),
         "Depth baselines": depth_baselines(book),
         "The price of joint samples": f"{SAMPLED}\n\n{sampler_table(book)}",
@@ -120,7 +124,8 @@ def _made_with(book: Book) -> str:
     trained = [result for result in done if result["seconds"]]  # not the mean of others
     devices = ", ".join(sorted({_machine(result) for result in trained})) or "no machine yet"
     shared = "" if len(own) == len(book.cells) else " CNNs are those of the paper's settings."
-    return f"{len(done)} of {len(own)} runs are done, {seconds / 60:.0f} minutes in all, on: {devices}.{shared}\n"
+    minutes = f"{seconds / 60:.0f} minutes in all, counting each of those that shared a GPU in full"
+    return f"{len(done)} of {len(own)} runs are done, {minutes}, on: {devices}.{shared}\n"
 
 
 def _machine(result: dict[str, Any]) -> str:
