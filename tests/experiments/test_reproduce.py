@@ -17,10 +17,11 @@ from tickgp.cli.reproduce import reproduce as command
 from tickgp.data.contents import Split
 from tickgp.data.dataset import Dataset
 from tickgp.errors import UsageError
-from tickgp.experiments.cells import Cell, cnn
+from tickgp.experiments.cells import Cell, cnn, shallow
 from tickgp.experiments.reproduce import Begun, Done, Failed, Places, left, reproduce, step_of
 from tickgp.experiments.results import is_done, read_result
 from tickgp.experiments.run_cnn import _watched
+from tickgp.experiments.run_gp import judge_gp
 from tickgp.runs.events import Stopped
 from tickgp.runs.folder import read_history, write_history
 from tickgp.runs.judge import watched_images
@@ -197,6 +198,13 @@ def test_a_stopped_command_writes_the_page_before_it_ends(paths, tmp_path, monke
 
 
 @pytest.mark.slow
+def test_a_gp_without_an_elbo_has_no_result(tmp_path):
+    for name, content in {"metrics": {"elbo": None}, "manifest": {}}.items():
+        (tmp_path / f"{name}.json").write_text(json.dumps(content))
+    with pytest.raises(ArithmeticError, match="not finite; the same command computes it again"):
+        judge_gp(shallow("mnist", "tick", "smoke"), tmp_path, None)
+
+
 def test_a_cnn_has_no_elbo_and_a_begun_run_its_step(paths, tmp_path, capsys):
     data_dir = mnist_folder(tmp_path / "data", train=1200, test=300)
     settings = {"scale": "smoke", "only": ("mnist/bcnn-depth1",), "data_dir": data_dir, **paths}

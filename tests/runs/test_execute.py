@@ -18,8 +18,9 @@ from tickgp.evaluation import bound
 from tickgp.runs.events import Finished, Note, Report, Stopped
 from tickgp.runs.execute import execute
 from tickgp.runs.folder import PREVIOUS, prepare
-from tickgp.runs.model_file import load_model
+from tickgp.runs.model_file import TrainedModel, load_model
 from tickgp.runs.report import write_predictions, write_report
+from tickgp.training import loop
 from tickgp.training.config import DataConfig, ModelConfig
 from tickgp.training.tensors import read_words
 from tickgp.training.toml import read_config
@@ -68,18 +69,43 @@ def rows(folder: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def test_a_trained_model_without_a_finite_elbo_is_kept(finished, tmp_path, monkeypatch):
-    """It was stopped after its last step; then one image of each batch has no log p."""
-    run = tmp_path / "run"
+def unfinished(finished: Path, run: Path) -> Path:
+    """A copy that was killed after its last step."""
     shutil.copytree(finished, run)
-    for name in ("metrics.json", "model.safetensors"):
+    for name in ("metrics.json", "model.safetensors", "predictions.csv"):
         (run / name).unlink()
-    explained = bound._explained
-    monkeypatch.setattr(bound, "_explained", lambda *inputs: explained(*inputs).at[7].set(np.nan))
-    notes = [event.text for event in execute(run) if isinstance(event, Note)]
+    return run
+
+
+def test_a_trained_model_without_a_finite_elbo_is_kept_and_can_be_judged_again(finished, tmp_path, monkeypatch):
+    run, explained = unfinished(finished, tmp_path / "run"), bound._explained
+    with monkeypatch.context() as patch:
+        patch.setattr(bound, "_explained", lambda *inputs: explained(*inputs).at[7].set(np.nan))
+        notes = [event.text for event in execute(run) if isinstance(event, Note)]
     assert re.search(r"log p\(y \| f\) of \d+ of 1437 images.*; the run is kept without it", notes[-1])
     assert json.loads((run / "metrics.json").read_text())["elbo"] is None
     assert load_model(run).class_names == load_model(finished).class_names
+    (*_, event) = execute(run)
+    assert event == Finished(json.loads((finished / "metrics.json").read_text()))
+
+
+def test_a_model_that_predicts_no_numbers_is_not_kept(finished, tmp_path, monkeypatch):
+    run, predict = unfinished(finished, tmp_path / "run"), TrainedModel.predict
+    spoilt = lambda self, images: jax.tree.map(lambda a: a.at[3].set(np.nan), predict(self, images))
+    monkeypatch.setattr(TrainedModel, "predict", spoilt)
+    with pytest.raises(ArithmeticError, match="no finite probabilities for 1 of 360 test images; try"):
+        list(execute(run))
+    assert not (run / "model.safetensors").exists()
+    assert not (run / "predictions.csv").exists()
+
+
+def test_a_report_is_kept_when_nobody_listens_to_the_note_before_it(tmp_path, monkeypatch):
+    progress = loop.Progress
+    monkeypatch.setattr(loop, "Progress", lambda *fields: replace(progress(*fields), skipped=1))
+    events = execute(tmp_path / "run", SMALL)
+    next(event for event in events if isinstance(event, Note) and event.text.endswith("up to step 5: 1"))
+    events.close()
+    assert [line["step"] for line in untimed(tmp_path / "run")] == [5]
 
 
 def test_the_table_of_test_images_agrees_with_the_metrics(finished):

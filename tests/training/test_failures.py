@@ -38,6 +38,14 @@ def test_skipped_steps_are_counted_from_report_to_report(key):
     assert all(0 <= number <= 10 for number in skipped.values())
 
 
+def test_skipped_steps_are_those_of_the_call(key):
+    """It goes on from a state that stopped between two reports, with reports at other steps."""
+    model = tickgp.tick(X, tickgp.Bernoulli(), patch_size=3, num_inducing=6, key=key)
+    *_, stopped = train(model, X, Y, steps=15, report_every=100, key=key)
+    events = list(train(stopped.state, X, Y, steps=30, report_every=5, key=key))
+    assert [(event.step, event.skipped) for event in events] == [(20, 0), (25, 0), (30, 0)]
+
+
 def test_a_bound_that_is_not_finite_says_what_is_to_blame(key):
     with pytest.raises(ArithmeticError, match=rf"log p\(y \| f\) of {len(X)} of {len(X)} images, and KL.* is \d"):
         tickgp.dataset_elbo(singular_model(1e-12), X, Y, key=key)

@@ -16,7 +16,7 @@ import optax
 from jaxtyping import Array, ArrayLike, Float, Int, PRNGKeyArray, Shaped
 
 from tickgp.baselines.cnn import CNN, check_rate, dropout_scales
-from tickgp.gp.images import check_labels, to_pixels
+from tickgp.gp.images import check_labels, shuffled, to_pixels
 
 _ADAM = optax.scale_by_adam()
 
@@ -63,7 +63,7 @@ def train_cnn(
     is seen twice.
     Paper: appendix CNN
     """
-    state = start if isinstance(start, CNNState) else initial_state(start)
+    state = jax.tree.map(jnp.copy, start) if isinstance(start, CNNState) else initial_state(start)
     images = state.model.check(images)
     labels = check_labels(labels, len(images), state.model.num_classes)
     for name, number in {"steps": steps, "batch_size": batch_size, "report_every": report_every}.items():
@@ -76,7 +76,7 @@ def train_cnn(
     for i in range(first, steps):
         epoch, place = divmod(i, len(x) // batch_size)
         if order is None or place == 0:
-            order = _shuffle(jax.random.fold_in(key_order, epoch), len(x))
+            order = shuffled(jax.random.fold_in(key_order, epoch), len(x))
         state = _step(state, x, y, order, rates, key_step, batch_size=batch_size)
         ending = i + 1 == steps or stop()
         if ending or (i + 1) % report_every == 0:
@@ -113,11 +113,6 @@ def _mean_loss(state: CNNState) -> float:
     if not math.isfinite(total):
         raise ArithmeticError(f"the loss of the CNN was not finite before step {int(state.step)}; lower learning_rate")
     return total / count
-
-
-@functools.partial(jax.jit, static_argnames="num")
-def _shuffle(key: PRNGKeyArray, num: int) -> Int[Array, " num"]:
-    return jax.random.permutation(key, num)
 
 
 @functools.partial(jax.jit, static_argnames="batch_size", donate_argnames="state")

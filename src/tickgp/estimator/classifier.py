@@ -23,7 +23,7 @@ from tickgp.estimator.settings import CONSTRAINTS, REPORT_EVERY, run_config
 from tickgp.evaluation.handover import HeldOut, hand_over
 from tickgp.gp.models import DeepGP
 from tickgp.runs.model_file import TrainedModel
-from tickgp.training.assemble import build_model, schedule
+from tickgp.training.assemble import build_model, train_settings
 from tickgp.training.config import Config, ModelName
 from tickgp.training.loop import train
 from tickgp.training.stopping import at_rest
@@ -245,20 +245,7 @@ class TickClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         model_key, training_key, _ = jax.random.split(jax.random.key(config.seed), 3)
         model = build_model(config.model, images, len(self.classes_), key=model_key)
         settings, self.elbo_ = config.training, []
-        for event in train(
-            model,
-            images,
-            labels,
-            steps=settings.max_steps,
-            batch_size=settings.batch_size,
-            learning_rate=schedule(settings),
-            natural_gradients=settings.natural_gradients,
-            hidden_mean_rate=settings.hidden_mean_rate,
-            num_samples=settings.num_samples,
-            likelihood_samples=settings.likelihood_samples,
-            report_every=REPORT_EVERY,
-            key=training_key,
-        ):
+        for event in train(model, images, labels, **train_settings(settings), key=training_key):
             model, self.n_iter_ = event.state.model, event.step
             self.elbo_.append(event.elbo)
             if self.verbose:

@@ -36,18 +36,20 @@ def train_gp(cell: Cell, folder: Path, work: Path, data_dir: Path | None, stop: 
         prepare(config, folder)
     else:  # begun with these settings, but maybe when files had other places
         write_whole(folder / "config.toml", format_config(resolved(config)).encode())
-    if not (folder / "metrics.json").is_file():
+    if not (folder / "metrics.json").is_file() or read_json(folder / "metrics.json")["elbo"] is None:
         yield from execute(folder, stop=stop, command=f"tickgp reproduce --only {cell.name}")
 
 
 def judge_gp(cell: Cell, folder: Path, data_dir: Path | None) -> dict[str, Any]:
     """The content of the result file of a finished run; its predictions are left in `folder`."""
+    metrics, manifest = read_json(folder / "metrics.json"), read_json(folder / "manifest.json")
+    if metrics["elbo"] is None:
+        raise ArithmeticError("the tables need its ELBO, which is not finite; the same command computes it again")
     trained = load_model(folder)
     data = load_data(replace(trained.config, data=replace(trained.config.data, data_dir=data_dir)))
     splits = {"test": data.test} | other_data(cell, trained.image_shape, data_dir)
     p = {f"{name}/{S}": _predict(trained, split, S) for name, split in splits.items() for S in SAMPLES}
     save_predictions(folder, p)
-    metrics, manifest = read_json(folder / "metrics.json"), read_json(folder / "manifest.json")
     return {
         "machine": {name: manifest[name] for name in MACHINE},
         "dataset": manifest["dataset"],

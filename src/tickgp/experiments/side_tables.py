@@ -102,14 +102,7 @@ def seeds_table(book: Book) -> str:
         found = [run for run in runs if run is not None]
         if len(found) > 1:
             scores = [_over_seeds(found, on) for on in ("test", "semeion")]
-            rows.append(
-                [
-                    title,
-                    *scores[0],
-                    *scores[1],
-                    _spread([-run["elbo"] / 1000 for run in found if run["elbo"] is not None], 3),
-                ]
-            )
+            rows.append([title, *scores[0], *scores[1], _spread([-run["elbo"] / 1000 for run in found], 3)])
     return markdown(heads, rows) if rows else ""
 
 
@@ -121,9 +114,7 @@ def _over_seeds(runs: list[dict[str, Any]], on: str) -> tuple[str, str]:
 
 
 def _spread(values: list[float], digits: int) -> str:
-    """Mean and standard deviation, and each value; nothing of a single one."""
-    if len(values) < 2:
-        return ""
+    """Mean and standard deviation, and each value."""
     shown = ", ".join(f"{value:.{digits}f}" for value in values)
     return f"{np.mean(values):.{digits}f} ± {np.std(values, ddof=1):.{digits}f} <sub>{shown}</sub>"
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, ArrayLike, Float, Shaped
+from jaxtyping import Array, ArrayLike, Float, Int, PRNGKeyArray, Shaped
 
 
 def to_pixels(images: Shaped[Array, "*shape"]) -> Float[Array, "*shape"]:
@@ -97,3 +99,9 @@ def padded_batches(array: np.ndarray, batch_size: int) -> Iterator[np.ndarray]:
     for start in range(0, len(array), batch_size):
         batch = array[start : start + batch_size]
         yield np.concatenate([batch, np.zeros((batch_size - len(batch), *batch.shape[1:]), batch.dtype)])
+
+
+@functools.partial(jax.jit, static_argnames="num")
+def shuffled(key: PRNGKeyArray, num: int) -> Int[Array, " num"]:
+    """The numbers of `num` images in a random order: that of an epoch."""
+    return jax.random.permutation(key, num)

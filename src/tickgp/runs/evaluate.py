@@ -28,7 +28,7 @@ class Evaluation:
 
 
 def evaluate_run(folder: Path, data: DataConfig) -> Evaluation:
-    """Metrics of a finished run on the images that `data` names; also left in its folder.
+    """Metrics of a finished run on the images that `data` names; those on other data are also left in its folder.
 
     On the data it was trained on: the test images. On other data: all images, or the test images where the source has
     such; classes are matched by their names. Where the model knows none of the classes, only `auroc` and `fpr95` are

@@ -36,7 +36,7 @@ from tickgp.runs.judge import final_metrics, held_out, watch, watched_images
 from tickgp.runs.model_file import TrainedModel, load_config, load_model, save_model
 from tickgp.runs.places import resolved, whole_name
 from tickgp.runs.report import write_predictions, write_report
-from tickgp.training.assemble import build_model, schedule
+from tickgp.training.assemble import build_model, train_settings
 from tickgp.training.checkpoint import Checkpoint, checkpoints, load_checkpoint, reached, save_checkpoint
 from tickgp.training.config import Config
 from tickgp.training.loop import Progress, State, initial_state, train
@@ -144,13 +144,15 @@ class _Run:
             for event in _training(self.config, self.data, state, self.history, stop, key):
                 state, due = event.state, event.step // settings.checkpoint_every > step // settings.checkpoint_every
                 step, seconds = event.step, round(self.before + event.seconds, 3)
+                due_report = step % settings.report_every == 0 or step == settings.max_steps
+                report = self.report(event, seconds) if due_report else None
                 if (raised := float(state.model.jitter)) > jitter:
                     jitter = raised
                     yield Note(f"Kuu came close to singular: the jitter is now {jitter:.0e}")
-                if step % settings.report_every == 0 or step == settings.max_steps:
-                    if event.skipped:
-                        yield Note(f"without a finite gradient, {event.skipped} steps before step {step} were skipped")
-                    yield self.report(event, seconds)
+                if event.skipped:
+                    yield Note(f"steps skipped for want of a finite gradient, up to step {step}: {event.skipped}")
+                if report is not None:
+                    yield report
                 if due:
                     save_checkpoint(self.folder / "checkpoint", state, seconds)
         except GeneratorExit:  # whoever listens has gone: what was done is kept
@@ -176,7 +178,10 @@ class _Run:
     def is_finished(self, state: State) -> bool:
         """Whether nothing is left to do."""
         done = all((self.folder / name).is_file() for name in ("metrics.json", "model.safetensors", "report.html"))
-        return done and self.has_ended(state) and self.metrics()["steps"] == int(state.step)
+        if not done or not self.has_ended(state):
+            return False
+        metrics = self.metrics()
+        return metrics["steps"] == int(state.step) and metrics["elbo"] is not None
 
     def metrics(self) -> dict[str, Any]:
         return read_json(self.folder / "metrics.json")
@@ -189,12 +194,17 @@ class _Run:
         bound: float | None = None
         try:
             bound = dataset_elbo(state.model, self.data.train.images, self.data.train.labels, key=key)
-        except ArithmeticError as error:  # of some images only, as a rule: what it predicts may be sound all the same
+        except ArithmeticError as error:  # a few images are enough for that: what it predicts may be sound all the same
             yield Note(f"{error}; the run is kept without it")
         shape = self.data.train.images.shape[1:]
         trained = TrainedModel(state.model, self.config, self.data.class_names, shape)
         prediction = trained.predict(self.data.test.images)
         p = np.asarray(prediction.probabilities, float)
+        if bad := np.sum(~np.isfinite(p).all(axis=1)):
+            raise ArithmeticError(
+                f"the trained model has no finite probabilities for {bad} of {len(p)} test images; "
+                "try a smaller learning rate, or float64"
+            )
         trained = replace(trained, held_out=held_out(trained, self.data, p))
         save_model(self.folder, trained)
         self.write_manifest(self.before + time.monotonic() - self.began)
@@ -272,14 +282,7 @@ def _training(
         state,
         data.train.images,
         data.train.labels,
-        steps=settings.max_steps,
-        batch_size=settings.batch_size,
-        learning_rate=schedule(settings),
-        natural_gradients=settings.natural_gradients,
-        hidden_mean_rate=settings.hidden_mean_rate,
-        num_samples=settings.num_samples,
-        likelihood_samples=settings.likelihood_samples,
-        report_every=settings.report_every,
+        **train_settings(settings),
         stop=lambda: stop() or late(),
         key=key,
     )

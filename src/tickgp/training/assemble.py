@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from jaxtyping import PRNGKeyArray
@@ -85,6 +86,20 @@ def _patch_size(config: ModelConfig, images: np.ndarray) -> int:
     if config.patch_size is not None:
         return config.patch_size
     return 5 if min(images.shape[1:3]) >= 16 else 3
+
+
+def train_settings(config: TrainingConfig) -> dict[str, Any]:
+    """What `training.loop.train` is to be called with, besides a start, images and a key."""
+    return {
+        "steps": config.max_steps,
+        "batch_size": config.batch_size,
+        "learning_rate": schedule(config),
+        "natural_gradients": config.natural_gradients,
+        "hidden_mean_rate": config.hidden_mean_rate,
+        "num_samples": config.num_samples,
+        "likelihood_samples": config.likelihood_samples,
+        "report_every": config.report_every,
+    }
 
 
 def schedule(config: TrainingConfig) -> Callable[[int], float]:

@@ -1,7 +1,8 @@
 """What happens when a step fails: Kuu too close to singular for its Cholesky factor, so that the loss is NaN.
 
-The step is not applied. After three failures in a row the jitter of the model grows tenfold and training goes on; after
-three more at a jitter of 1e-2 it stops and says which layer failed and at which parameter values.
+The step is not applied. After three failures in a row the jitter of the model grows tenfold and training goes on. If at
+a report the last three steps or more failed at a jitter of 1e-2, it stops and says which layer failed and at which
+parameter values.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from jaxtyping import Array, ArrayLike, Float, Int, PRNGKeyArray, Shaped
 from threadpoolctl import ThreadpoolController
 
 from tickgp.gp.compiling import jit
-from tickgp.gp.images import check_inputs
+from tickgp.gp.images import check_inputs, shuffled
 from tickgp.gp.models import DeepGP
 from tickgp.gp.natural import natural_step
 from tickgp.gp.objective import elbo
@@ -49,7 +49,7 @@ class Progress:
     elbo: float
     """Mean of the minibatch estimates since the last report, each for the whole dataset; NaN if no step succeeded."""
     skipped: int
-    """Steps since the last report that were not applied, for want of a finite gradient."""
+    """Steps of this call since the last report that were not applied, for want of a finite gradient."""
     seconds: float
     """That the steps took since this call began, compilation included; what is done between reports does not count."""
 
@@ -108,6 +108,7 @@ def train(
     leaves, structure = jax.tree.flatten(state)
     step, lapack = _compiled_step(structure, batch_size, hidden_mean_rate, **samples), _lapack()
     i, order, seconds, ending = int(state.step), None, 0.0, False
+    since, before = 0, float(state.sums[1])  # steps of this call in the report to come, and those applied before it
     while i < steps and not ending:
         began = time.monotonic()
         with lapack.limit(limits=1, user_api="blas"):
@@ -115,19 +116,20 @@ def train(
             while not reporting:
                 epoch, place = divmod(i, len(x) // batch_size)
                 if order is None or place == 0:
-                    order = _shuffle(jax.random.fold_in(key_order, epoch), len(x))
+                    order = shuffled(jax.random.fold_in(key_order, epoch), len(x))
                 leaves = step(leaves, x, y, order, rate(i), key_step)
-                i += 1
+                i, since = i + 1, since + 1
                 ending = i == steps or stop()
                 reporting = ending or i % report_every == 0
             state = jax.tree.unflatten(structure, leaves)
             check_failures(state.model, state.failures)
             total, count = (float(a) for a in state.sums)
+        skipped = since - round(count - before)
         if i % report_every == 0:
             state = eqx.tree_at(lambda s: s.sums, state, jnp.zeros(2))
             leaves = jax.tree.leaves(state)
+            since, before = 0, 0.0
         seconds += time.monotonic() - began
-        skipped = (i % report_every or report_every) - round(count)
         yield Progress(state, i, total / count if count else float("nan"), skipped, seconds)
 
 
@@ -197,11 +199,6 @@ def _can_be_natural(model: DeepGP) -> bool:
     q = _last_q(model)
     unfrozen = isinstance(q, FullRank) and q.q_mu.trainable and q.q_sqrt.trainable
     return unfrozen and model.likelihood.falls_with_variance
-
-
-@functools.partial(jax.jit, static_argnames="num")
-def _shuffle(key: PRNGKeyArray, num: int) -> Int[Array, " num"]:
-    return jax.random.permutation(key, num)
 
 
 @functools.lru_cache(maxsize=32)
