@@ -99,6 +99,21 @@ def test_a_model_that_predicts_no_numbers_is_not_kept(finished, tmp_path, monkey
     assert not (run / "predictions.csv").exists()
 
 
+def test_too_few_held_out_images_and_copies_are_noticed_before_training(tmp_path):
+    rng = np.random.default_rng(0)
+    images = rng.integers(0, 256, (60, 8, 8), np.uint8)
+    twice = {"x": np.concatenate([images, images[:20]]), "y": np.arange(80) % 2}
+    np.savez(tmp_path / "data.npz", **twice)
+    name = f"npz:{tmp_path / 'data.npz'}"
+    config, data = replace(SMALL, data=DataConfig(dataset=name)), load_dataset(name)
+    notes = [event.text for event in execute(tmp_path / "run", config, stop=lambda: True) if isinstance(event, Note)]
+    assert notes[1].startswith(
+        "16 held-out images are too few for the model to decide alone and be wrong in at most 1 %"
+    )
+    train, test = (part.images.reshape(-1, 64).tolist() for part in (data.train, data.test))
+    assert notes[2].startswith(f"copies of training images among the held-out ones: {sum(x in train for x in test)};")
+
+
 def test_a_report_is_kept_when_nobody_listens_to_the_note_before_it(tmp_path, monkeypatch):
     progress = loop.Progress
     monkeypatch.setattr(loop, "Progress", lambda *fields: replace(progress(*fields), skipped=1))

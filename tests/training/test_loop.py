@@ -7,6 +7,7 @@ import reference
 
 import tickgp
 from tickgp.gp.likelihoods import Bernoulli, RobustMax, Softmax
+from tickgp.training import loop
 from tickgp.training.loop import initial_state, inverse_decay, linear_decay, train
 
 RNG = np.random.default_rng(0)
@@ -33,6 +34,37 @@ def test_the_reported_bound_is_that_of_the_dataset(key):
     """With a rate of zero the model stays, and an epoch of a closed-form likelihood gives the exact mean."""
     (event,) = train(model(), X, Y, steps=3, batch_size=8, learning_rate=lambda t: 0.0, key=key)
     assert event.elbo == pytest.approx(tickgp.dataset_elbo(model(), X, Y, key=key), rel=1e-4)
+
+
+def test_it_speaks_between_reports_that_are_far_apart(key):
+    """Which changes nothing else."""
+    often = list(train(model(), X, Y, steps=5, batch_size=8, report_every=3, quiet_seconds=0.0, key=key))
+    seldom = list(train(model(), X, Y, steps=5, batch_size=8, report_every=3, key=key))
+    assert [event.step for event in often] == [1, 2, 3, 4, 5]
+    assert [(event.step, event.elbo) for event in seldom] == [(event.step, event.elbo) for event in often[2::2]]
+    assert eqx.tree_equal(often[-1].state, seldom[-1].state)
+
+
+@pytest.mark.parametrize(("milliseconds", "at_once"), [(1, 250), (20, 12), (3000, 1)])
+def test_no_more_steps_are_queued_than_take_a_quarter_of_a_second(milliseconds, at_once, monkeypatch):
+    """After a first step that compiles; the clock goes on by the steps that are waited for."""
+    clock, queued, waited = [0.0], [0], []
+
+    def wait_for(leaves):
+        clock[0] += queued[0] * milliseconds / 1000
+        waited.append(queued[0])
+        queued[0] = 0
+
+    monkeypatch.setattr(loop.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(loop.jax, "block_until_ready", wait_for)
+    wait = loop._Wait()
+    wait.begin()
+    clock[0] += 30
+    for _ in range(2000):
+        queued[0] += 1
+        wait([])
+    assert waited[:2] == [1, 1]
+    assert set(waited[2:]) <= {at_once - 1, at_once}
 
 
 def test_dataset_elbo_ignores_padding_and_batches(key):

@@ -23,7 +23,7 @@ from tickgp.training.config import Config
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from tickgp.runs.events import Event, Report, Stage
+    from tickgp.runs.events import Event, Report, Stage, Step
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,10 @@ def _train(options: TrainOptions, before: Config) -> None:
         if options.json:
             print(json.dumps({"stopped": ended, "run": str(folder)}))
         begun = ended or options.resume
-        go_on = f"stopped at step {ended}; continue with: tickgp train --resume {folder}"
+        resume = f"tickgp train --resume {folder}"
+        go_on = (
+            f"stopped at step {ended}; continue with: {resume}; or test it as it is with: {resume} --max-steps {ended}"
+        )
         say(console, go_on if begun else "stopped before the first step; nothing was written")
         sys.exit(130 if stopping() else 0)
     if options.json:
@@ -120,17 +123,20 @@ def _train(options: TrainOptions, before: Config) -> None:
 
 
 def _follow(
-    events: Iterator[Event], show: Callable[[Report | Stage], None], draw: Callable[[Report], None], console: Console
+    events: Iterator[Event],
+    show: Callable[[Report | Step | Stage], None],
+    draw: Callable[[Report], None],
+    console: Console,
 ) -> int | dict[str, Any]:
     """Show what happens; returns the final metrics, or the step at which it stopped."""
-    from tickgp.runs.events import Finished, Report, Stage, Stopped
+    from tickgp.runs.events import Finished, Report, Stage, Step, Stopped
 
     for event in events:
         match event:
             case Report():
                 show(event)
                 draw(event)
-            case Stage():
+            case Stage() | Step():
                 show(event)
             case Finished():
                 return event.metrics

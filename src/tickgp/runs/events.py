@@ -42,6 +42,15 @@ class Report:
 
 
 @dataclass(frozen=True)
+class Step:
+    """Where training stands between two reports that are far apart in time."""
+
+    step: int
+    seconds: float
+    """As of a report."""
+
+
+@dataclass(frozen=True)
 class Stopped:
     """Training ended before its last step, with a checkpoint."""
 
@@ -55,4 +64,4 @@ class Finished:
     metrics: dict[str, Any]
 
 
-Event = Note | Stage | Report | Stopped | Finished
+Event = Note | Stage | Report | Step | Stopped | Finished

@@ -14,9 +14,10 @@ import numpy as np
 from tickgp.data.dataset import Dataset
 from tickgp.errors import UsageError
 from tickgp.evaluation.bound import dataset_elbo
+from tickgp.evaluation.handover import images_needed
 from tickgp.gp.models import DeepGP
 from tickgp.gp.warm_start import warm_start
-from tickgp.runs.events import Event, Finished, Note, Report, Stage, Stopped
+from tickgp.runs.events import Event, Finished, Note, Report, Stage, Step, Stopped
 from tickgp.runs.folder import (
     PREVIOUS,
     append_history,
@@ -43,6 +44,8 @@ from tickgp.training.loop import Progress, State, initial_state, train
 from tickgp.training.stopping import at_rest
 from tickgp.training.toml import read_config
 
+QUIET_SECONDS = 15.0
+"""Without a report, after which the step is said."""
 _KEPT = "its numbers take the place of settings of the start, such as variances and lengthscales"
 
 
@@ -70,7 +73,7 @@ def execute(
         config = read_config(folder / "config.toml")
         yield from (Note(f"removed {name}, which was cut short") for name in remove_leftovers(folder))
         data = load_own(folder, config)
-    yield from (Note(note) for note in (_loaded(data), *data.notes))
+    yield from (Note(note) for note in (_loaded(data), *data.notes, *_warnings(config, data)))
     if stop():
         yield Stopped(0 if new else reached(folder / "checkpoint"))
         return
@@ -106,6 +109,21 @@ def _loaded(data: Dataset) -> str:
     counts = {words: len(part) for words, part in parts.items() if part is not None}
     shown = ", ".join(f"{count:,} {words}" for words, count in counts.items())
     return f"{sum(counts.values()):,} images of {len(data.class_names)} classes: {shown}"
+
+
+def _warnings(config: Config, data: Dataset) -> Iterator[str]:
+    """What makes the numbers of a run worth less, as far as the images show it before training."""
+    held_out = data.test if data.validation is None else data.validation
+    needed = images_needed(config.max_error, config.confidence)
+    if len(held_out) < needed:
+        yield (
+            f"{len(held_out)} held-out images are too few for the model to decide alone and be wrong in at most "
+            f"{100 * config.max_error:g} %, which takes {needed}; raise --max-error, or hold out more"
+        )
+    seen = {hash(image.tobytes()) for image in data.train.images}
+    parts = [part for part in (data.validation, data.test) if part is not None]
+    if copies := sum(hash(image.tobytes()) in seen for part in parts for image in part.images):
+        yield f"copies of training images among the held-out ones: {copies}; these make it look better than it is"
 
 
 class _Run:
@@ -144,15 +162,14 @@ class _Run:
             for event in _training(self.config, self.data, state, self.history, stop, key):
                 state, due = event.state, event.step // settings.checkpoint_every > step // settings.checkpoint_every
                 step, seconds = event.step, round(self.before + event.seconds, 3)
-                due_report = step % settings.report_every == 0 or step == settings.max_steps
-                report = self.report(event, seconds) if due_report else None
+                reporting = step % settings.report_every == 0 or step == settings.max_steps
+                said = self.report(event, seconds) if reporting else Step(step, seconds)
                 if (raised := float(state.model.jitter)) > jitter:
                     jitter = raised
                     yield Note(f"Kuu came close to singular: the jitter is now {jitter:.0e}")
-                if event.skipped:
+                if event.skipped and reporting:
                     yield Note(f"steps skipped for want of a finite gradient, up to step {step}: {event.skipped}")
-                if report is not None:
-                    yield report
+                yield said
                 if due:
                     save_checkpoint(self.folder / "checkpoint", state, seconds)
         except GeneratorExit:  # whoever listens has gone: what was done is kept
@@ -283,6 +300,7 @@ def _training(
         data.train.images,
         data.train.labels,
         **train_settings(settings),
+        quiet_seconds=QUIET_SECONDS,
         stop=lambda: stop() or late(),
         key=key,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -80,6 +81,7 @@ def train(
     num_samples: int = 1,
     likelihood_samples: int = 16,
     report_every: int = 100,
+    quiet_seconds: float = math.inf,
     stop: Callable[[], bool] = lambda: False,
     key: PRNGKeyArray,
 ) -> Iterator[Progress]:
@@ -91,7 +93,8 @@ def train(
     learning rate, at most 1, if its covariance is full and not frozen and the likelihood allows for it; Adam trains the
     rest. A state goes on as it began. hidden_mean_rate: factor on the learning rate of the means of the hidden layers'
     q(u). num_samples: draws of the hidden layers for each step. likelihood_samples: draws of the last layer for each of
-    those, which cost next to nothing. stop: asked after each step whether to end early.
+    those, which cost next to nothing. quiet_seconds: after as many it says where it stands between reports too. stop:
+    asked after each step whether to end early.
     In an epoch no image is seen twice. A step without a finite gradient is not applied (see `training.failures`).
     """
     state = _begin(start, natural_gradients)
@@ -107,20 +110,22 @@ def train(
     key_order, key_step = jax.random.split(key)
     leaves, structure = jax.tree.flatten(state)
     step, lapack = _compiled_step(structure, batch_size, hidden_mean_rate, **samples), _lapack()
-    i, order, seconds, ending = int(state.step), None, 0.0, False
+    i, order, seconds, ending, wait = int(state.step), None, 0.0, False, _Wait()
     since, before = 0, float(state.sums[1])  # steps of this call in the report to come, and those applied before it
     while i < steps and not ending:
         began = time.monotonic()
         with lapack.limit(limits=1, user_api="blas"):
             reporting = False
+            wait.begin()
             while not reporting:
                 epoch, place = divmod(i, len(x) // batch_size)
                 if order is None or place == 0:
                     order = shuffled(jax.random.fold_in(key_order, epoch), len(x))
                 leaves = step(leaves, x, y, order, rate(i), key_step)
+                wait(leaves)
                 i, since = i + 1, since + 1
                 ending = i == steps or stop()
-                reporting = ending or i % report_every == 0
+                reporting = ending or i % report_every == 0 or time.monotonic() - began > quiet_seconds
             state = jax.tree.unflatten(structure, leaves)
             check_failures(state.model, state.failures)
             total, count = (float(a) for a in state.sums)
@@ -131,6 +136,27 @@ def train(
             since, before = 0, 0.0
         seconds += time.monotonic() - began
         yield Progress(state, i, total / count if count else float("nan"), skipped, seconds)
+
+
+class _Wait:
+    """Waits for the device after as many steps as it does in a quarter of a second.
+
+    Steps are handed over faster than they are done: without it, whoever says stop would wait for all that are queued.
+    """
+
+    def __init__(self) -> None:
+        self.at_once = 1
+
+    def begin(self) -> None:
+        self.queued, self.began = 0, time.monotonic()
+
+    def __call__(self, leaves: list[Array]) -> None:
+        self.queued += 1
+        if self.queued < self.at_once:
+            return
+        jax.block_until_ready(leaves)
+        self.at_once = max(1, int(0.25 * self.queued / (time.monotonic() - self.began)))
+        self.begin()
 
 
 def fit(
