@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from tickgp.gp.params import freeze, trainable, unfreeze
     from tickgp.gp.predict import Prediction, predict
     from tickgp.gp.warm_start import warm_start
+    from tickgp.runs.model_file import load_model
     from tickgp.training.loop import fit, train
 
 __version__ = "0.1.0"
@@ -52,6 +53,7 @@ _HOMES = {
     "tickgp.gp.params": ("freeze", "trainable", "unfreeze"),
     "tickgp.gp.predict": ("Prediction", "predict"),
     "tickgp.gp.warm_start": ("warm_start",),
+    "tickgp.runs.model_file": ("load_model",),
     "tickgp.training.loop": ("fit", "train"),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from runs.small import SMALL, untimed
 
+import tickgp
 from tickgp.data.dataset import load_dataset
 from tickgp.errors import UsageError
 from tickgp.evaluation import bound
@@ -54,7 +55,7 @@ def test_the_folder_holds_what_the_contract_says(finished):
 
 
 def test_the_saved_model_predicts_as_the_metrics_say(finished):
-    trained = load_model(finished)
+    trained = tickgp.load_model(str(finished))
     data = load_dataset("digits")
     assert trained.class_names == data.class_names
     assert trained.config == SMALL

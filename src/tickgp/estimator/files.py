@@ -57,7 +57,10 @@ def load_fitted(folder: Path) -> Fitted:
     """What `save_fitted` wrote."""
     path = folder / _WORDS
     if not path.is_file() or not (folder / NAME).is_file():
-        raise ValueError(f"{folder} holds no saved classifier; give a folder written by TickClassifier.save")
+        raise ValueError(
+            f"{folder} holds no saved classifier; give a folder written by TickClassifier.save, or bring the run of "
+            "`tickgp train` back with tickgp.load_model"
+        )
     try:
         words = json.loads(path.read_bytes())
         if words["model_sha256"] != _sha256(folder):

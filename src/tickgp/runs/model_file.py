@@ -74,9 +74,9 @@ def save_model(folder: Path, trained: TrainedModel) -> None:
     save_tree(folder / NAME, trained.model, words)
 
 
-def load_model(folder: Path) -> TrainedModel:
+def load_model(folder: str | Path) -> TrainedModel:
     """The trained model of a finished run, of `TickClassifier.save`, or by its name one that comes with the library."""
-    path, words, config = _read_words(folder)
+    path, words, config = _read_words(Path(folder))
     if config.model.float64 != jax.config.read("jax_enable_x64"):
         raise ValueError(
             f"{path} is a model in {'double' if config.model.float64 else 'single'} precision; set "
