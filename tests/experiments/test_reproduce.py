@@ -197,7 +197,6 @@ def test_a_stopped_command_writes_the_page_before_it_ends(paths, tmp_path, monke
     assert "stopped at step 0" in capsys.readouterr().out
 
 
-@pytest.mark.slow
 def test_a_gp_without_an_elbo_has_no_result(tmp_path):
     for name, content in {"metrics": {"elbo": None}, "manifest": {}}.items():
         (tmp_path / f"{name}.json").write_text(json.dumps(content))
@@ -205,6 +204,7 @@ def test_a_gp_without_an_elbo_has_no_result(tmp_path):
         judge_gp(shallow("mnist", "tick", "smoke"), tmp_path, None)
 
 
+@pytest.mark.slow
 def test_a_cnn_has_no_elbo_and_a_begun_run_its_step(paths, tmp_path, capsys):
     data_dir = mnist_folder(tmp_path / "data", train=1200, test=300)
     settings = {"scale": "smoke", "only": ("mnist/bcnn-depth1",), "data_dir": data_dir, **paths}

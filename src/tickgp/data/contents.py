@@ -31,6 +31,11 @@ class Split:
         names = None if self.names is None else tuple(np.array(self.names, object)[chosen])
         return Split(self.images[chosen], self.labels[chosen], names)
 
+    def is_in(self, other: Split) -> np.ndarray:
+        """Which images are among those of `other` too, pixel for pixel."""
+        known = {image.tobytes() for image in other.images}
+        return np.array([image.tobytes() in known for image in self.images], bool)
+
     def map_images(self, change: Callable[[np.ndarray], np.ndarray]) -> Split:
         """The same, with `change` made to all images."""
         return replace(self, images=change(self.images))

@@ -88,8 +88,7 @@ def _without_training(other: Dataset, own: Dataset | None) -> tuple[Dataset, tup
             "the images that the model was trained on are not here, or have changed: any of them among these are "
             "counted too, and how well it tells these from its own is left out",
         )
-    trained_on = {image.tobytes() for image in own.train.images}
-    new = np.array([image.tobytes() not in trained_on for image in other.test.images])
+    new = ~other.test.is_in(own.train)
     if new.all():
         return other, ()
     if not new.any():

@@ -11,6 +11,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from tickgp.data.contents import Split
 from tickgp.data.dataset import Dataset
 from tickgp.errors import UsageError
 from tickgp.evaluation.bound import dataset_elbo
@@ -111,18 +112,20 @@ def _loaded(data: Dataset) -> str:
     return f"{sum(counts.values()):,} images of {len(data.class_names)} classes: {shown}"
 
 
+def _held_out(data: Dataset) -> list[Split]:
+    """Images that are not trained on. On the first of these the hand-over threshold is chosen."""
+    return [part for part in (data.validation, data.test) if part is not None]
+
+
 def _warnings(config: Config, data: Dataset) -> Iterator[str]:
     """What makes the numbers of a run worth less, as far as the images show it before training."""
-    held_out = data.test if data.validation is None else data.validation
-    needed = images_needed(config.max_error, config.confidence)
-    if len(held_out) < needed:
+    number, needed = len(_held_out(data)[0]), images_needed(config.max_error, config.confidence)
+    if number < needed:
         yield (
-            f"{len(held_out)} held-out images are too few for the model to decide alone and be wrong in at most "
+            f"{number} held-out images are too few for the model to decide alone and be wrong in at most "
             f"{100 * config.max_error:g} %, which takes {needed}; raise --max-error, or hold out more"
         )
-    seen = {hash(image.tobytes()) for image in data.train.images}
-    parts = [part for part in (data.validation, data.test) if part is not None]
-    if copies := sum(hash(image.tobytes()) in seen for part in parts for image in part.images):
+    if copies := sum(int(part.is_in(data.train).sum()) for part in _held_out(data)):
         yield f"copies of training images among the held-out ones: {copies}; these make it look better than it is"
 
 
@@ -274,13 +277,11 @@ def _check_unseen(folder: Path, before: Config, config: Config, data: Dataset) -
     """Of the same images, those that are held out now must not be among those that `folder` was trained on."""
     if whole_name(before.data.dataset) != whole_name(config.data.dataset):
         return
-    seen = load_data(before, config.data.data_dir).train.images
-    more = {image.tobytes() for image in seen} - {image.tobytes() for image in data.train.images}
-    held_out = [image for split in (data.test, data.validation) if split is not None for image in split.images]
-    if number := sum(image.tobytes() in more for image in held_out):
+    seen, parts = load_data(before, config.data.data_dir).train, _held_out(data)
+    if number := sum(int((part.is_in(seen) & ~part.is_in(data.train)).sum()) for part in parts):
         raise UsageError(
-            f"{folder} was trained on {number} of the {len(held_out)} images that are held out now; start from it with "
-            "its seed, shares and numbers of images"
+            f"{folder} was trained on {number} of the {sum(map(len, parts))} images that are held out now; start from "
+            "it with its seed, shares and numbers of images"
         )
 
 
