@@ -123,7 +123,8 @@ def deep_se(dataset: str, scale: Scale) -> Cell:
     width = 10 if scale == "smoke" else 30
     number, how = config.model.num_inducing, config.model.initialiser
     model = ModelConfig(name="deep-se", num_inducing=number, initialiser=how, width=width, stride=1)
-    return Cell(f"{dataset}/deep-se", replace(config, model=model))
+    training = replace(config.training, max_steps=60_000) if scale == "fast" else config.training
+    return Cell(f"{dataset}/deep-se", replace(config, model=model, training=training))
 
 
 def cnn(dataset: str, scale: Scale, *, dropout: float = 0.5, seed: int = 0) -> Cell:
@@ -211,8 +212,8 @@ def _deep(dataset: str, kernel: Kernel, depth: int, scale: Scale) -> Config:
                 **(hidden if depth > 1 else {}),
             )
             training = TrainingConfig(
+                max_steps=_DEEP_STEPS[dataset][depth],
                 # three layers start from two that are trained, which a rate of 0.01 would undo
-                max_steps=30_000 if depth == 3 else 60_000,
                 learning_rate=0.003 if depth == 3 else 0.01,
                 hidden_mean_rate=3.0,
                 report_every=5000,
@@ -245,6 +246,8 @@ def _data(dataset: str, scale: Scale) -> DataConfig:
     return DataConfig(dataset=dataset)
 
 
+_DEEP_STEPS = {"mnist": {1: 60_000, 2: 60_000, 3: 30_000}, "cifar10": {1: 60_000, 2: 120_000, 3: 40_000}}
+"""Of our settings, by dataset and number of layers."""
 _PLAIN: dict[str, Any] = {"learning_rate": 0.01, "natural_gradients": False, "likelihood_samples": 1}
 """Adam for all, and one draw: how the paper's models are trained here."""
 _SMOKE = TrainingConfig(
