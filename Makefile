@@ -22,6 +22,11 @@ pretrained: .venv/installed
 	$(BIN)/tickgp reproduce pretrained --scale fast
 	mkdir -p src/tickgp/pretrained/mnist-tick
 	cp runs/reproduce/fast/mnist/pretrained/model.safetensors src/tickgp/pretrained/mnist-tick/
+	mkdir -p results/included
+	for name in mnist semeion fashion-mnist; do \
+		$(BIN)/tickgp evaluate mnist-tick --dataset $$name --json > results/included/$$name.json || exit 1; \
+	done
+	$(BIN)/tickgp reproduce pretrained --scale fast
 
 lint: .venv/installed-test
 	$(BIN)/ruff check .

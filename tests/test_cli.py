@@ -107,8 +107,14 @@ def test_evaluate(tickgp, run):
     metrics = json.loads((run / "metrics.json").read_text())
     assert code == 0
     assert f"{100 * metrics['test']['top1_error']:.2f} %" in out
+    assert "of the images are for a person" in out
     code, out, _ = tickgp("evaluate", run, "--json")
-    assert json.loads(out)["test"] == metrics["test"]
+    found = json.loads(out)
+    assert found["test"] == metrics["test"]
+    handed = found["hand_over"]
+    assert 0 <= handed["unusual"] <= handed["share"] <= 1
+    assert handed["allowed"] == 0.5
+    assert handed["error_of_the_rest"] <= metrics["test"]["top1_error"]
 
 
 def test_predict_for_a_person_and_for_machines(tickgp, run, image):
@@ -119,13 +125,15 @@ def test_predict_for_a_person_and_for_machines(tickgp, run, image):
     assert answer["probability"] == max(answer["probabilities"].values())
     assert sum(answer["probabilities"].values()) == pytest.approx(1, abs=1e-5)
     threshold = json.loads(out)["hand_over"]
-    assert answer["hand_over"] == (answer["probability"] < threshold["threshold"])
+    assert answer["unusual"] == (answer["variance"] > threshold["max_variance"])
+    assert answer["hand_over"] == (answer["unusual"] or answer["probability"] < threshold["threshold"])
     assert (threshold["max_error"], threshold["level"]) == (0.5, 0.95)
     _, out, _ = tickgp("predict", run, image.parent, "--csv")
     (row,) = csv.DictReader(out.splitlines())
     assert row["file"] == str(image)
     assert float(row["probability"]) == pytest.approx(answer["probability"])
     assert row["hand_over"] == str(answer["hand_over"])
+    assert {name: float(row[f"p({name})"]) for name in answer["probabilities"]} == answer["probabilities"]
     _, out, _ = tickgp("predict", run, image)
     assert str(image) in out  # in a pipe a line is as long as need be
     assert f"{100 * answer['probability']:.2f} %" in out

@@ -35,6 +35,7 @@ def assert_average(prediction, logits):
     np.testing.assert_allclose(
         prediction.mutual_information, entropy(p.mean(axis=0)) - entropy(p).mean(axis=0), atol=1e-5
     )
+    np.testing.assert_allclose(prediction.variance, np.var(logits, axis=0).mean(axis=1), rtol=1e-4, atol=1e-6)
 
 
 def test_logits_are_the_networks_at_pixels_between_0_and_1(model):

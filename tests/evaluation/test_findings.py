@@ -4,7 +4,6 @@ import pytest
 from tickgp.evaluation.findings import (
     calibration,
     counted,
-    handed_over,
     handing_over,
     mistakes,
     per_hundred,
@@ -143,9 +142,3 @@ def test_handing_over():
 def test_the_reason_why_there_is_no_threshold_is_given():
     found = handing_over("50 held-out images cannot show that", "test")
     assert "50 held-out images cannot show that" in found.text
-
-
-def test_handed_over():
-    confidence, right = np.array([0.9, 0.7, 0.62, 0.5]), np.array([True, False, True, False])
-    assert handed_over(threshold(), confidence, right) == pytest.approx((0.25, 1 / 3))
-    assert handed_over(threshold(threshold=0.95), confidence, right) == (1.0, None)

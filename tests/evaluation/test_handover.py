@@ -5,7 +5,16 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from tickgp.evaluation.handover import choose_threshold, hand_over, images_needed, upper_bound
+from tickgp.evaluation.handover import (
+    UNUSUAL,
+    HeldOut,
+    Threshold,
+    choose_threshold,
+    hand_over,
+    handed_over,
+    images_needed,
+    upper_bound,
+)
 
 
 def ranked(right):
@@ -39,7 +48,7 @@ def test_without_mistakes_everything_is_kept():
     assert found.threshold == confidence.min()
     assert (found.kept, found.held_out, found.errors) == (1.0, 59, 0)
     assert found.bound == pytest.approx(1 - 0.05 ** (1 / 59))
-    assert not hand_over(confidence, found.threshold).any()
+    assert not hand_over(confidence, np.zeros(59), found).any()
 
 
 def test_stops_before_the_first_threshold_that_does_not_pass():
@@ -48,7 +57,7 @@ def test_stops_before_the_first_threshold_that_does_not_pass():
     found = choose_threshold(confidence, right, max_error=0.1)
     assert found.threshold == confidence[33]
     assert found.kept == 34 / 46
-    assert hand_over(confidence, found.threshold).sum() == 12
+    assert hand_over(confidence, np.zeros(46), found).sum() == 12
     assert upper_bound(1, 46) <= 0.1 < upper_bound(1, 45)
 
 
@@ -74,7 +83,7 @@ def test_what_is_found_agrees_with_its_own_numbers():
     confidence = rng.random(2000)
     right = rng.random(2000) < 0.8 + 0.2 * confidence
     found = choose_threshold(confidence, right, max_error=0.08)
-    kept = ~hand_over(confidence, found.threshold)
+    kept = ~hand_over(confidence, np.zeros(len(confidence)), found)
     assert found.kept == kept.mean()
     assert found.errors == (kept & ~right).sum()
     assert upper_bound(found.errors, int(kept.sum()), 0.95) < found.bound <= found.max_error
@@ -83,17 +92,19 @@ def test_what_is_found_agrees_with_its_own_numbers():
 
 
 def test_a_threshold_survives_json():
-    found = choose_threshold(*ranked([True] * 100), max_error=0.05, level=0.9)
+    confidence, right = ranked([True] * 100)
+    found = HeldOut("test", confidence, right, np.linspace(0, 1 / 3, 100)).threshold(0.05, 0.9)
     written = json.loads(json.dumps(dataclasses.asdict(found)))
     assert type(found)(**written) == found
     assert (found.max_error, found.level) == (0.05, 0.9)
-    assert list(written) == ["threshold", "max_error", "level", "kept", "held_out", "errors", "bound"]
+    assert list(written) == ["threshold", "max_error", "level", "kept", "held_out", "errors", "bound", "max_variance"]
 
 
 def test_float32_confidences_equal_to_the_threshold_are_kept():
     confidence = np.linspace(0.3, 0.9, 100, dtype=np.float32)
     found = choose_threshold(confidence, np.ones(100, bool), max_error=0.05)
-    assert not hand_over(confidence, json.loads(json.dumps(found.threshold))).any()
+    read = Threshold(**json.loads(json.dumps(dataclasses.asdict(found))))
+    assert not hand_over(confidence, np.zeros(100), read).any()
 
 
 MAX_ERROR, DATASETS = 0.1, 500
@@ -208,7 +219,53 @@ def test_wrong_input_is_refused(change, words):
         choose_threshold(**(fine | change))
 
 
-@pytest.mark.parametrize(("confidence", "threshold"), [([0.5, np.nan], 0.5), ([0.5], np.nan), (np.array(0.5), 0.5)])
-def test_what_cannot_be_compared_is_not_kept_silently(confidence, threshold):
+@pytest.mark.parametrize(
+    ("confidence", "variance"),
+    [
+        ([0.5, np.nan], [0, 0]),
+        (np.array(0.5), np.array(0.0)),
+        ([0.5], [np.nan]),
+        ([0.5], [np.inf]),
+        ([0.5, 0.5], [0.0]),
+    ],
+)
+def test_what_cannot_be_compared_is_not_kept_silently(confidence, variance):
     with pytest.raises(ValueError, match=r"NaN|shape"):
-        hand_over(confidence, threshold)
+        hand_over(confidence, variance, Threshold(0.5, 0.1, 0.95, 1.0, 50, 0, 0.1, max_variance=1.0))
+
+
+def test_unsure_or_unusual_images_are_for_a_person():
+    rule = Threshold(0.62, 0.1, 0.95, 0.8, 50, 0, 0.1, max_variance=3.0)
+    confidence, variance = [0.9, 0.62, 0.61, 0.99, 0.5], [3.0, 1.0, 1.0, 3.001, 9.0]
+    np.testing.assert_array_equal(hand_over(confidence, variance, rule), [False, False, True, True, True])
+
+
+def test_handed_over():
+    right = np.array([True, False, True, False])
+    assert handed_over(np.array([False, False, False, True]), right) == pytest.approx((0.25, 1 / 3))
+    assert handed_over(np.ones(4, bool), right) == (1.0, None)
+
+
+@pytest.mark.parametrize(("n", "above"), [(50, 0), (999, 0), (1000, 1), (5999, 5)])
+def test_at_most_one_held_out_image_in_a_thousand_is_unusual(n, above):
+    variance = np.random.default_rng(n).permutation(n).astype(float)
+    held_out = HeldOut("validation", np.ones(n), np.ones(n, bool), variance)
+    assert (variance > held_out.max_variance).sum() == above <= UNUSUAL * n
+
+
+def test_the_threshold_is_chosen_on_usual_images():
+    """Two of 2,000 are unusual, sure and wrong: they neither spoil the choice nor count as kept."""
+    right = np.arange(2000) >= 2
+    held_out = HeldOut("validation", np.full(2000, 0.9), right, np.where(right, np.arange(2000) / 2000, 5.0))
+    found = held_out.threshold(0.01)
+    assert (found.errors, found.kept, found.held_out) == (0, 1998 / 2000, 2000)
+    assert found.max_variance == 1999 / 2000
+    assert found.bound == pytest.approx(choose_threshold(np.full(1998, 0.9), np.ones(1998, bool), max_error=0.01).bound)
+
+
+def test_new_images_are_rarely_unusual():
+    """With N held-out images of the same kind the share is at most (UNUSUAL · N + 1) / (N + 1), on average."""
+    rng = np.random.default_rng(0)
+    draws = [HeldOut("validation", np.ones(500), np.ones(500, bool), rng.gamma(2.0, size=500)) for _ in range(400)]
+    share = np.mean([np.mean(rng.gamma(2.0, size=5000) > held_out.max_variance) for held_out in draws])
+    assert share == pytest.approx(1 / 501, rel=0.2)

@@ -70,7 +70,7 @@ def contents(model, *, names=("a", "b", "c"), images=None, misses=4, **changes):
         "model": model,
         "class_names": tuple(names),
         "test": Split(images, labels),
-        "prediction": Prediction(jnp.asarray(p), jnp.full(len(p), 0.1)),
+        "prediction": Prediction(jnp.asarray(p), jnp.full(len(p), 0.1), jnp.ones(len(p))),
         "metrics": {
             "model": "tick",
             "dataset": "made up",

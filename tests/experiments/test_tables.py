@@ -21,6 +21,7 @@ from tickgp.experiments.side_tables import (
     sampler_table,
     seeds_table,
     step_ms,
+    strangers_table,
 )
 from tickgp.experiments.tables import Book, table1, table2, table3
 
@@ -229,3 +230,17 @@ def test_curves_are_thinned_from_the_end():
     assert [line["step"] for line in thinned([{"step": i} for i in range(1000)])][-1] == 999
     assert len(thinned([{"step": i} for i in range(1000)])) == 200
     assert thinned([]) == []
+
+
+def test_images_of_another_kind(tmp_path):
+    book = Book(tmp_path, "fast")
+    assert strangers_table(book) == ""
+    (tmp_path / "included").mkdir()
+    handed = {"share": 0.9451, "unusual": 0.8949, "error_of_the_rest": None, "allowed": 0.01}
+    for name, auroc in {"mnist": {}, "semeion": {"entropy": 0.5, "mutual_information": 0.25, "variance": 0.9}}.items():
+        content = {"hand_over": handed, **({"auroc": auroc} if auroc else {})}
+        (tmp_path / "included" / f"{name}.json").write_text(json.dumps(content))
+    mnist, semeion = strangers_table(book).splitlines()[2:]
+    assert mnist == "| MNIST | 94.51 | 89.49 |  |  |  |  |"
+    assert semeion == "| Semeion | 94.51 | 89.49 |  | 0.500 | 0.250 | 0.900 |"
+    assert strangers_table(Book(tmp_path, "smoke")) == ""

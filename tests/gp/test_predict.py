@@ -52,6 +52,7 @@ def test_softmax_is_the_mean_over_draws(float64, key):
     assert (np.abs(prediction.probabilities - p.mean(axis=0)) < 4.5 * errors).all()
     np.testing.assert_allclose(prediction.expected_entropy, reference.expected_entropy(p), atol=0.02)
     np.testing.assert_allclose(prediction.mutual_information, reference.mutual_information(p), atol=0.02)
+    np.testing.assert_allclose(prediction.variance, variance.mean(axis=1), rtol=1e-8)
 
 
 def test_bernoulli_is_the_closed_form(float64, key):
@@ -81,12 +82,15 @@ def test_deep_is_the_mean_over_hidden_draws(sampling, key):
     np.testing.assert_allclose(
         prediction.probabilities[0, 1], p.mean(), atol=4 * np.hypot(p.std() / np.sqrt(500), spread / np.sqrt(1000))
     )
+    np.testing.assert_allclose(
+        prediction.variance[0], variance.mean(), atol=4 * variance.std() * np.sqrt(1 / 500 + 1 / 1000)
+    )
 
 
 def test_entropies_of_a_prediction():
     """The identities, from probabilities by hand: (S, N, K) with S = 2."""
     p = np.array([[[0.7, 0.2, 0.1], [1.0, 0.0, 0.0]], [[0.1, 0.3, 0.6], [1.0, 0.0, 0.0]]])
-    prediction = Prediction(jnp.asarray(p.mean(axis=0)), jnp.asarray(reference.expected_entropy(p)))
+    prediction = Prediction(jnp.asarray(p.mean(axis=0)), jnp.asarray(reference.expected_entropy(p)), jnp.zeros(2))
     np.testing.assert_allclose(prediction.entropy, reference.predictive_entropy(p), rtol=1e-6)
     np.testing.assert_allclose(prediction.mutual_information, reference.mutual_information(p), rtol=1e-5, atol=1e-7)
     np.testing.assert_array_equal(prediction.labels, [0, 0])

@@ -52,7 +52,7 @@ def test_strangeness_is_against_the_runs_own_test_images(finished, arrays):
     trained = load_model(finished)
     inside, outside = trained.predict(load_dataset("digits").test.images), trained.predict(framed)
     stranger = np.repeat([0, 1], [len(inside.labels), len(outside.labels)])
-    for name in ("entropy", "mutual_information"):
+    for name in ("entropy", "mutual_information", "variance"):
         scores = np.concatenate([np.asarray(getattr(p, name)) for p in (inside, outside)])
         assert metrics["auroc"][name] == pytest.approx(roc_auc_score(stranger, scores))
         assert 0 <= metrics["fpr95"][name] <= 1
@@ -63,7 +63,27 @@ def test_without_a_known_class_only_strangeness_is_left(finished, tmp_path):
     np.savez(tmp_path / "noise.npz", x=rng.random((20, 8, 8, 1)), y=np.array(["cat", "dog"] * 10))
     metrics = evaluate_run(finished, DataConfig(f"npz:{tmp_path / 'noise.npz'}")).metrics
     assert metrics["test"] is None
-    assert set(metrics["auroc"]) == {"entropy", "mutual_information"}
+    assert metrics["hand_over"] is None  # it could promise nothing
+    assert set(metrics["auroc"]) == {"entropy", "mutual_information", "variance"}
+
+
+def test_what_is_handed_over(finished, tmp_path):
+    """By hand from the prediction. Whatever the model decides of classes that it does not know is wrong."""
+    trained = load_model(finished)
+    save_model(tmp_path, replace(trained, config=replace(trained.config, max_error=0.5)))
+    digits, rule = load_dataset("digits").test, trained.threshold(0.5)
+    noise = np.random.default_rng(0).random((20, 8, 8, 1))
+    np.savez(tmp_path / "noise.npz", x=noise, y=np.array(["cat", "dog"] * 10))
+    for name, images, labels in (("digits", digits.images, digits.labels), (f"npz:{tmp_path}/noise.npz", noise, -1)):
+        handed = evaluate_run(tmp_path, DataConfig(name)).metrics["hand_over"]
+        said = trained.predict(images)
+        unusual = np.asarray(said.variance) > rule.max_variance
+        kept = (np.asarray(said.probabilities).max(axis=1) >= rule.threshold) & ~unusual
+        assert handed["unusual"] == pytest.approx(unusual.mean())
+        assert handed["share"] == pytest.approx(1 - kept.mean())
+        assert handed["error_of_the_rest"] == pytest.approx((np.asarray(said.labels) != labels)[kept].mean())
+        assert handed["allowed"] == 0.5
+    assert unusual.any()
 
 
 def test_its_own_data_are_read_as_they_were_for_training(finished):

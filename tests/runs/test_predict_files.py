@@ -11,7 +11,7 @@ from rich.console import Console
 
 from tickgp.cli.tables import answers_table, comparison_table, metrics_table, strangeness_table
 from tickgp.data.dataset import load_dataset
-from tickgp.evaluation.handover import HeldOut
+from tickgp.evaluation.handover import HeldOut, Threshold
 from tickgp.experiments.cells import pretrained
 from tickgp.runs import model_file
 from tickgp.runs.compare import Compared
@@ -59,14 +59,28 @@ def test_answers_are_those_of_the_pixels(trained, pictures):
         assert answer.label == trained.class_names[p.argmax()]
         assert answer.probability == pytest.approx(p.max())
         assert answer.entropy == pytest.approx(-np.sum(p * np.log(p)), rel=1e-5)
+        assert answer.variance == pytest.approx(float(expected.variance[i]), rel=1e-5)
         assert answer.hand_over is True  # nothing is promised
 
 
 def test_below_the_threshold_a_person_decides(trained, pictures):
     files = find_pictures([pictures[0]])
     sure = sorted(answer.probability for answer in predict_files(trained, files, threshold=None)[0])
-    answers, _ = predict_files(trained, files, threshold=sure[3])
+    answers, _ = predict_files(trained, files, threshold=Threshold(sure[3], 0.1, 0.95, 0.5, 50, 0, 0.1))
     assert sorted(answer.probability for answer in answers if answer.hand_over) == sure[:3]
+
+
+def test_an_unusual_image_is_for_a_person(trained, pictures):
+    """However sure the model is of it; and it is said why."""
+    files = find_pictures([pictures[0]])
+    variance = sorted(answer.variance for answer in predict_files(trained, files, threshold=None)[0])
+    held_out = replace(trained.held_out, variance=np.full(360, variance[3]))
+    rule = Threshold(0.0, 0.1, 0.95, 1.0, 50, 0, 0.1, max_variance=held_out.max_variance)
+    answers, _ = predict_files(replace(trained, held_out=held_out), files, threshold=rule)
+    unusual = [answer for answer in answers if answer.unusual]
+    assert sorted(answer.variance for answer in unusual) == variance[4:]
+    assert [answer.hand_over for answer in answers] == [answer.unusual for answer in answers]
+    assert shown(answers_table(answers)).count("a person: unlike what it knows") == len(unusual)
 
 
 def shown(table, width=200):
@@ -79,14 +93,14 @@ def shown(table, width=200):
 @pytest.mark.parametrize("name", ["cat[old].png", "a[/b].png", ":cat: [red].png", "end\\"])
 def test_names_are_shown_as_they_are(name):
     """Not read as markup, nor as emoji."""
-    answers = [Answer(name, f"label {name}", 0.9, 0.1, 0.0, person, {}) for person in (True, False)]
+    answers = [Answer(name, f"label {name}", 0.9, 0.1, 0.0, 1.0, False, person, {}) for person in (True, False)]
     first, second = [line for line in shown(answers_table(answers)).splitlines() if name in line]
     assert f"label {name}" in first
     assert "a person" in first
     assert "the model" in second
     scores = dict.fromkeys(("top1_error", "nll", "ece"), 0.1)
     assert name in shown(comparison_table([Compared(run=name, model="tick", steps=10, elbo=None, test=scores)]))
-    by = {"entropy": 0.5, "mutual_information": 0.5}
+    by = {"entropy": 0.5, "mutual_information": 0.5, "variance": 0.5}
     assert name in shown(strangeness_table({"dataset": name, "trained_on": "digits", "auroc": by, "fpr95": by}))
     undefined = dict.fromkeys(("top1_error", "top2_error", "top3_error", "nll", "nll_misses", "ece", "brier"))
     assert name in shown(metrics_table(name, {"test": {"n": 5} | undefined, "interval": {}}))
@@ -95,7 +109,7 @@ def test_names_are_shown_as_they_are(name):
 def test_long_paths_are_folded_not_cut():
     """Two images of one folder differ in the end of their names."""
     files = [f"{'folder/' * 20}{number}.png" for number in (1, 2)]
-    answers = [Answer(file, "cat", 0.9, 0.1, 0.0, True, {}) for file in files]
+    answers = [Answer(file, "cat", 0.9, 0.1, 0.0, 1.0, False, True, {}) for file in files]
     lines = shown(answers_table(answers), width=70).splitlines()
     image = "".join(line.strip("│").split("│")[0].strip() for line in lines if line.startswith("│"))
     assert image == "".join(files)
@@ -127,17 +141,25 @@ def test_the_model_file_keeps_what_thresholds_come_from(trained, tmp_path):
     """Also to the last digit: an image that is as sure as the threshold is kept."""
     rng = np.random.default_rng(0)
     confidence = np.float32(rng.uniform(0.5, 1, 400)).astype(float)
-    right = confidence > 0.6
-    save_model(tmp_path, replace(trained, held_out=HeldOut("test", confidence, right)))
+    right, variance = confidence > 0.6, rng.gamma(2.0, size=400)
+    save_model(tmp_path, replace(trained, held_out=HeldOut("test", confidence, right, variance)))
     loaded = load_model(tmp_path)
     np.testing.assert_array_equal(loaded.held_out.confidence, confidence)
     np.testing.assert_array_equal(loaded.held_out.right, right)
+    np.testing.assert_array_equal(loaded.held_out.variance, variance)
     chosen = loaded.threshold(0.02)
     assert np.sum(confidence >= chosen.threshold) == round(chosen.kept * 400)
     with pytest.raises(ValueError, match="held-out images"):
         loaded.threshold(0.001)
     save_model(tmp_path, replace(trained, held_out=None))
     assert "no held-out images" in load_model(tmp_path).threshold_or_reason()
+
+
+def test_a_model_of_an_earlier_version(trained, tmp_path, monkeypatch):
+    monkeypatch.setattr(model_file, "_hand_over", lambda trained: {"source": "test", "confidence": [], "right": []})
+    save_model(tmp_path, trained)
+    with pytest.raises(ValueError, match=r"model\.safetensors was made by an earlier version .* train it again"):
+        load_model(tmp_path)
 
 
 def test_a_folder_without_a_model(tmp_path):
@@ -161,15 +183,19 @@ def test_an_included_model_is_found_by_its_name(tmp_path, finished, monkeypatch)
 
 
 def test_the_model_that_comes_with_the_library():
-    """It is small, and reads even printed digits; dark on light it leaves most to a person."""
+    """It is small, and reads even printed digits; what is no digit, or dark on light, it leaves to a person."""
     assert included() == ["mnist-tick"]
     trained = load_model(Path("mnist-tick"))
     assert trained.config == pretrained("fast").settings
     font = ImageFont.truetype(Path(matplotlib.get_data_path()) / "fonts/ttf/DejaVuSans.ttf", 26)
     printed = np.stack([_drawn(str(digit), font) for digit in range(10)])[..., None]
-    assert trained.predict(printed).labels.tolist() == list(range(10))
-    sure = trained.predict(255 - printed).probabilities.max(axis=1) >= trained.threshold().threshold
-    assert sure.sum() < 5
+    said, rule = trained.predict(printed), trained.threshold()
+    assert said.labels.tolist() == list(range(10))
+    assert (said.variance <= rule.max_variance).all()
+    noise = np.random.default_rng(0).integers(256, size=printed.shape).astype(np.uint8)
+    strange = trained.predict(np.concatenate([255 - printed, noise]))
+    assert (strange.variance > rule.max_variance).all()
+    assert strange.probabilities.max(axis=1)[10:].min() > rule.threshold  # by its probabilities it would decide
     assert sum(path.stat().st_size for path in model_file._INCLUDED.rglob("*")) < 3_000_000
 
 

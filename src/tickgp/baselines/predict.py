@@ -74,4 +74,5 @@ def _logits_of_batch(
 @jax.jit
 def _average(logits: Float[Array, "S N K"]) -> Prediction:
     p = jax.nn.softmax(logits)
-    return Prediction(jnp.mean(p, axis=0), jnp.mean(jnp.sum(entr(p), axis=2), axis=0))
+    variance = jnp.mean(jnp.var(logits, axis=0), axis=1)
+    return Prediction(jnp.mean(p, axis=0), jnp.mean(jnp.sum(entr(p), axis=2), axis=0), variance)

@@ -37,11 +37,11 @@ def fit_temperature(logits: ArrayLike, labels: ArrayLike) -> float:
 
 
 def scaled(logits: ArrayLike, temperature: float) -> Prediction:
-    """Class probabilities softmax(logits / temperature); there is one network, and so no mutual information."""
+    """Class probabilities softmax(logits / temperature); there is one network, so no mutual information or variance."""
     if not 0 < temperature < math.inf:
         raise ValueError(f"a temperature of {temperature} was given; it must be above 0 and finite")
     p = jax.nn.softmax(jnp.asarray(_check_logits(logits), float) / temperature)
-    return Prediction(p, jnp.sum(entr(p), axis=1))
+    return Prediction(p, jnp.sum(entr(p), axis=1), jnp.zeros(len(p)))
 
 
 def _slope(z: np.ndarray, labels: np.ndarray, inverse: float) -> float:

@@ -52,7 +52,11 @@ def strangeness_table(metrics: dict[str, Any]) -> Table:
     """How well uncertainty tells the images from those of the run's own kind."""
     title = _title(f"telling {metrics['dataset']} from {metrics['trained_on']}")
     table = Table("by", "AUROC", "false alarms at 95 % found", title=title)
-    for name, words in {"entropy": "entropy", "mutual_information": "mutual information"}.items():
+    for name, words in {
+        "entropy": "entropy",
+        "mutual_information": "mutual information",
+        "variance": "variance of f",
+    }.items():
         table.add_row(words, number(metrics["auroc"][name]), percent(metrics["fpr95"][name]))
     return table
 
@@ -60,7 +64,8 @@ def strangeness_table(metrics: dict[str, Any]) -> Table:
 def answers_table(answers: list[Answer]) -> Table:
     table = Table(_path("image"), "label", "probability", "entropy", "decides")
     for answer in answers:
-        decides = "[bold]a person[/bold]" if answer.hand_over else "the model"
+        why = ": unlike what it knows" if answer.unusual else ""
+        decides = f"[bold]a person[/bold]{why}" if answer.hand_over else "the model"
         image, label = Text(answer.file), Text(answer.label)
         table.add_row(image, label, percent(answer.probability), number(answer.entropy, 3), decides)
     return table
@@ -94,9 +99,22 @@ def promise(threshold: Threshold | str, answers: Sequence[Answer] = ()) -> str:
     person = sum(bool(answer.hand_over) for answer in answers)
     counted = f"{person} of {len(answers)} images are for a person. " if answers else ""
     return (
-        f"{counted}The model decides where it is at least {100 * threshold.threshold:.2f} % sure; of such images it "
-        f"gets at most {100 * threshold.max_error:g} % wrong, with {100 * threshold.level:g} % confidence, if new "
-        f"images are like the {threshold.held_out} held-out ones, of which it decided {100 * threshold.kept:.0f} %."
+        f"{counted}The model decides where it is at least {100 * threshold.threshold:.2f} % sure and the image is not "
+        f"unlike those it knows; of such images it gets at most {100 * threshold.max_error:g} % wrong, with "
+        f"{100 * threshold.level:g} % confidence, if new images are like the {threshold.held_out} held-out ones, of "
+        f"which it decided {100 * threshold.kept:.0f} %."
+    )
+
+
+def kept_promise(handed: dict[str, Any] | None) -> str | None:
+    """What the threshold of a run made of the images of an evaluation, if it has one."""
+    if handed is None:
+        return None
+    rest = "" if handed["error_of_the_rest"] is None else f"; of the others {percent(handed['error_of_the_rest'])} "
+    rest += "are labelled wrongly" if rest else ""
+    return (
+        f"{percent(handed['share'])} of the images are for a person, {percent(handed['unusual'])} because they are "
+        f"unlike those the model knows{rest} (allowed: {100 * handed['allowed']:g} %)."
     )
 
 

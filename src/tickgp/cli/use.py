@@ -17,6 +17,7 @@ from tickgp.cli.tables import (
     answers_table,
     comparison_table,
     data_table,
+    kept_promise,
     metrics_table,
     open_console,
     promise,
@@ -64,6 +65,8 @@ def evaluate(
         console.print(metrics_table(f"{metrics['model']} on {metrics['dataset']}", metrics))
     if "auroc" in metrics:
         console.print(strangeness_table(metrics))
+    if (sentence := kept_promise(metrics["hand_over"])) is not None:
+        say(console, sentence)
 
 
 def predict(
@@ -97,8 +100,8 @@ def predict(
 
     trained, console = load_model(run), open_console(csv or json)
     threshold = trained.threshold_or_reason(max_error, confidence)
-    level = None if isinstance(threshold, str) else threshold.threshold
-    answers, problems = predict_files(trained, files, threshold=level, skip_bad_images=skip_bad_images)
+    rule = None if isinstance(threshold, str) else threshold
+    answers, problems = predict_files(trained, files, threshold=rule, skip_bad_images=skip_bad_images)
     for problem in problems:
         say(console, f"left out: {problem}")
     if (note := other_sizes(trained, files)) is not None:
@@ -192,7 +195,8 @@ def _compute_like(run: Path, device: Device) -> None:
 
 
 def _print_csv(answers: list[Answer]) -> None:
-    names = ("file", "label", "probability", "entropy", "mutual_information", "hand_over")
+    names = ("file", "label", "probability", "entropy", "mutual_information", "variance", "unusual", "hand_over")
     writer = csv.writer(sys.stdout)
-    writer.writerow(names)
-    writer.writerows([getattr(answer, name) for name in names] for answer in answers)
+    writer.writerow([*names, *(f"p({name})" for name in answers[0].probabilities)] if answers else names)
+    for answer in answers:
+        writer.writerow([*(getattr(answer, name) for name in names), *answer.probabilities.values()])

@@ -22,6 +22,7 @@ from tickgp.estimator.inputs import Inputs, Shape, as_rows, image_shape, square
 from tickgp.estimator.settings import CONSTRAINTS, REPORT_EVERY, run_config
 from tickgp.evaluation.handover import HeldOut, hand_over
 from tickgp.gp.models import DeepGP
+from tickgp.gp.predict import Prediction
 from tickgp.runs.model_file import TrainedModel
 from tickgp.training.assemble import build_model, train_settings
 from tickgp.training.config import Config, ModelName
@@ -156,15 +157,15 @@ class TickClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             self._train(config, images[kept], labels[kept]), config, _names(self.classes_), self.inputs_.shape
         )
         if len(aside):
-            held_out = HeldOut.of("validation", self._probabilities(images[aside]), labels[aside])
+            prediction = self.trained_.predict(images[aside])
+            held_out = HeldOut.of("validation", prediction.probabilities, prediction.variance, labels[aside])
             self.trained_ = replace(self.trained_, held_out=held_out)
         return self
 
     def predict_proba(self, X: Any) -> Float[np.ndarray, "N K"]:
         """The probability of each of `classes_`, for each image or row: the same whatever stands beside it."""
-        check_is_fitted(self, "trained_")
-        self.inputs_.check_like(X)
-        return self._probabilities(self.inputs_(validate_data(self, as_rows(X), reset=False)))
+        p = np.asarray(self._prediction(X).probabilities, float)
+        return p / p.sum(axis=1, keepdims=True)  # 1 in double precision too
 
     def predict_log_proba(self, X: Any) -> Float[np.ndarray, "N K"]:
         """The logarithm of `predict_proba`."""
@@ -179,7 +180,8 @@ class TickClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def hand_over(self, X: Any, max_error: float | None = None) -> Bool[np.ndarray, " N"]:
         """Whether a person should look at each image: then the others are wrong at most in a share of `max_error`.
 
-        This is promised with the model's `confidence`, and shown on the images that `validation_share` set aside.
+        This is promised with the model's `confidence`, for images like those that `validation_share` set aside, on
+        which it was shown. Images that are unlike nearly all of these are for a person, however sure the model is.
         """
         check_is_fitted(self, "trained_")
         if (held_out := self.trained_.held_out) is None:
@@ -189,7 +191,8 @@ class TickClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             )
         allowed = self.trained_.config.max_error if max_error is None else max_error
         chosen = held_out.threshold(allowed, self.trained_.config.confidence)
-        return hand_over(self.predict_proba(X).max(axis=1), chosen.threshold)
+        prediction = self._prediction(X)
+        return hand_over(prediction.probabilities.max(axis=1), prediction.variance, chosen)
 
     def save(self, folder: str | Path) -> None:
         """Write the fitted classifier to `folder`, for `load` and for `tickgp predict`. Nothing is pickled."""
@@ -254,10 +257,11 @@ class TickClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 break
         return model
 
-    def _probabilities(self, images: np.ndarray) -> Float[np.ndarray, "N K"]:
-        """Those of the trained model, summing to 1 in double precision."""
-        p = np.asarray(self.trained_.predict(images).probabilities, float)
-        return p / p.sum(axis=1, keepdims=True)
+    def _prediction(self, X: Any) -> Prediction:
+        """What the trained model says of new images or rows."""
+        check_is_fitted(self, "trained_")
+        self.inputs_.check_like(X)
+        return self.trained_.predict(self.inputs_(validate_data(self, as_rows(X), reset=False)))
 
 
 def _names(classes: np.ndarray) -> tuple[str, ...]:

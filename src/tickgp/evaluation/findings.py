@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from tickgp.evaluation.handover import Threshold, hand_over, share_interval, upper_bound
+from tickgp.evaluation.handover import Threshold, share_interval, upper_bound
 
 
 @dataclass(frozen=True)
@@ -131,19 +131,11 @@ def handing_over(threshold: Threshold | str, source: str) -> Finding:
     rest = f"and hands {over} over to a person" if threshold.kept < 1 else "and hands none over"
     text = (
         f"If it may be wrong at most {_at_most(threshold.max_error)} that it decides itself, it decides {kept} of all "
-        f"images {rest}. It asks when its confidence is below {threshold.threshold:.3g}. The limit holds with "
-        f"{100 * threshold.level:g} % confidence for images like the {threshold.held_out:,} {source} images on which "
-        "this was chosen."
+        f"images {rest}. It asks when its confidence is below {threshold.threshold:.3g}, and when an image is unlike "
+        f"those it knows. The limit holds with {100 * threshold.level:g} % confidence for images like the "
+        f"{threshold.held_out:,} {source} images on which this was chosen."
     )
     return Finding(kept, "decided without help", text)
-
-
-def handed_over(
-    threshold: Threshold, confidence: Float[np.ndarray, " N"], right: Bool[np.ndarray, " N"]
-) -> tuple[float, float | None]:
-    """Share of the images that goes to a person, and the share of wrong ones among the rest (None without a rest)."""
-    asked = hand_over(confidence, threshold.threshold)
-    return float(asked.mean()), None if asked.all() else float((~right[~asked]).mean())
 
 
 def percent(share: float) -> str:

@@ -1,9 +1,13 @@
-"""Hand over to a person or not: a threshold on the confidence that keeps the error of what is kept below a limit."""
+"""Hand over to a person or not: what the model is not sure of, and what is unlike the images that it knows.
+
+A threshold on the confidence keeps the error of what is kept below a limit. This is worth something for images like the
+held-out ones only; others are found by the variance of the latent functions.
+"""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -11,13 +15,15 @@ from numpy.typing import ArrayLike
 
 from tickgp.errors import UsageError
 
+UNUSUAL = 0.001
+"""Share of the held-out images that may pass for unlike the others."""
 LARGEST_SUGGESTION = 0.5
 """Error beyond which a model that decides by itself is of no use."""
 
 
 @dataclass(frozen=True)
 class Threshold:
-    """Keep an image when its confidence is at least `threshold`; hand it over otherwise."""
+    """Keep images of a confidence of at least `threshold` and at most `max_variance`; hand the others over."""
 
     threshold: float
     max_error: float
@@ -32,6 +38,8 @@ class Threshold:
     """Wrong ones among the kept."""
     bound: float
     """Upper confidence bound of the error of the kept images; at most `max_error`."""
+    max_variance: float = math.inf
+    """Of the latent functions: that of images which are not unlike the held-out ones."""
 
 
 @dataclass(frozen=True)
@@ -42,23 +50,47 @@ class HeldOut:
     """Which images these are: "validation" or "test"."""
     confidence: Float[np.ndarray, " N"]
     right: Bool[np.ndarray, " N"]
+    variance: Float[np.ndarray, " N"]
+    """Of the latent functions: `Prediction.variance`."""
 
     @staticmethod
-    def of(source: str, probabilities: ArrayLike, labels: ArrayLike) -> HeldOut:
-        """From class probabilities (N, K) and the true classes (N,)."""
+    def of(source: str, probabilities: ArrayLike, variance: ArrayLike, labels: ArrayLike) -> HeldOut:
+        """From class probabilities (N, K), variances (N,) and the true classes (N,)."""
         p = np.asarray(probabilities, float)
-        return HeldOut(source, p.max(axis=1), p.argmax(axis=1) == np.asarray(labels))
+        return HeldOut(source, p.max(axis=1), p.argmax(axis=1) == np.asarray(labels), np.asarray(variance, float))
+
+    @property
+    def max_variance(self) -> float:
+        """The least variance that no more than a share of `UNUSUAL` of the images exceeds."""
+        return float(np.sort(self.variance)[::-1][int(UNUSUAL * len(self.variance))])
 
     def threshold(self, max_error: float, level: float = 0.95) -> Threshold:
-        """See `choose_threshold`."""
-        return choose_threshold(self.confidence, self.right, max_error=max_error, level=level)
+        """See `choose_threshold`; it is chosen on the images that are not unusual, of which its promise then is.
+
+        Their limit comes from the same images, without a look at what they show: below the largest variance they are
+        drawn as new ones below it are. The one at the limit is not, and takes for granted that images of more variance
+        are not more often right.
+        """
+        usual = self.variance <= self.max_variance
+        found = choose_threshold(self.confidence[usual], self.right[usual], max_error=max_error, level=level)
+        kept = round(found.kept * usual.sum()) / len(usual)
+        return replace(found, kept=kept, held_out=len(usual), max_variance=self.max_variance)
 
 
-def hand_over(confidence: ArrayLike, threshold: float) -> Bool[np.ndarray, " N"]:
-    """Whether a person should look at each image: confidence < threshold."""
-    if math.isnan(threshold):
-        raise ValueError("the threshold is NaN, which would keep every image; give one found by choose_threshold")
-    return _check_confidence(confidence) < threshold
+def hand_over(confidence: ArrayLike, variance: ArrayLike, threshold: Threshold) -> Bool[np.ndarray, " N"]:
+    """Whether a person should look at each image: it is less sure than the threshold, or has too much variance."""
+    c, v = _check_confidence(confidence), np.asarray(variance, dtype=float)
+    if v.shape != c.shape or not np.isfinite(v).all():
+        raise ValueError(
+            f"`variance` has shape {v.shape} and {int((~np.isfinite(v)).sum())} values that are not finite; give the "
+            f"`variance` of a prediction, one number for each of the {len(c)} images"
+        )
+    return (c < threshold.threshold) | (v > threshold.max_variance)
+
+
+def handed_over(asked: Bool[np.ndarray, " N"], right: Bool[np.ndarray, " N"]) -> tuple[float, float | None]:
+    """Share of the images that goes to a person, and the share of wrong ones among the rest (None without a rest)."""
+    return float(asked.mean()), None if asked.all() else float((~right[~asked]).mean())
 
 
 def choose_threshold(confidence: ArrayLike, right: ArrayLike, *, max_error: float, level: float = 0.95) -> Threshold:

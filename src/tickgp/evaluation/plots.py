@@ -15,8 +15,7 @@ from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from tickgp.evaluation.findings import handed_over
-from tickgp.evaluation.handover import Threshold, share_interval
+from tickgp.evaluation.handover import Threshold, hand_over, handed_over, share_interval
 from tickgp.evaluation.metrics import calibration_error, reliability, risk_coverage
 
 ORANGE, BLUE, GREEN, GREY, INK = "#E69F00", "#0072B2", "#009E73", "#D0D0D0", "#333333"
@@ -54,9 +53,15 @@ def _counts(axes: Axes, count: Int[np.ndarray, " bins"]) -> None:
 
 
 def handover_curve(
-    probabilities: Float[np.ndarray, "N K"], labels: Int[np.ndarray, " N"], threshold: Threshold | None
+    probabilities: Float[np.ndarray, "N K"],
+    labels: Int[np.ndarray, " N"],
+    variance: Float[np.ndarray, " N"],
+    threshold: Threshold | None,
 ) -> Figure:
-    """Error of the images kept against the share handed over, the least confident first; the threshold is marked."""
+    """Error of the images kept against the share handed over, the least confident first; the threshold is marked.
+
+    The mark may lie beside the curve: unusual images are handed over, however sure the model is.
+    """
     curve = risk_coverage(probabilities, labels)
     figure = new_figure(5.6, 3.8)
     axes = figure.subplots()
@@ -65,7 +70,8 @@ def handover_curve(
     axes.set_xlim(0, float(np.clip(1.5 * (1 - curve.coverage[curve.risk > 0].min(initial=1)), 0.1, 1)))
     _room(axes, max(1.15 * curve.risk.max(), 0.01))
     if threshold is not None:
-        _mark(axes, threshold, probabilities, labels)
+        asked = hand_over(probabilities.max(axis=1), variance, threshold)
+        _mark(axes, threshold, *handed_over(asked, probabilities.argmax(axis=1) == labels))
     _percent_axis(axes.xaxis)
     _percent_axis(axes.yaxis)
     _headed(axes, "Error of the images kept")
@@ -73,8 +79,7 @@ def handover_curve(
     return figure
 
 
-def _mark(axes: Axes, threshold: Threshold, probabilities: np.ndarray, labels: np.ndarray) -> None:
-    share, error = handed_over(threshold, probabilities.max(axis=1), probabilities.argmax(axis=1) == labels)
+def _mark(axes: Axes, threshold: Threshold, share: float, error: float | None) -> None:
     limit = f"allowed: {100 * threshold.max_error:g} %"
     axes.axhline(threshold.max_error, color=INK, linestyle=":", linewidth=1, label=limit)
     _room(axes, max(axes.get_ylim()[1], 1.15 * threshold.max_error))

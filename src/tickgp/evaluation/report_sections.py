@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float, Int
 
 from tickgp.evaluation import findings, plots
 from tickgp.evaluation.findings import counted, percent
-from tickgp.evaluation.handover import Threshold
+from tickgp.evaluation.handover import Threshold, hand_over, handed_over
 from tickgp.evaluation.markup import Section, details, paragraph, picture, plot, table, text
 from tickgp.evaluation.metrics import calibration_error
 from tickgp.evaluation.plots_images import image_with_bars
@@ -46,13 +46,15 @@ class _Outcome:
     labels: Int[np.ndarray, " N"]
     predicted: Int[np.ndarray, " N"]
     confidence: Float[np.ndarray, " N"]
+    variance: Float[np.ndarray, " N"]
     right: Bool[np.ndarray, " N"]
 
     @classmethod
     def of(cls, contents: ReportContents) -> _Outcome:
         p, labels = np.asarray(contents.prediction.probabilities, float), np.asarray(contents.test.labels).astype(int)
         predicted = np.asarray(contents.prediction.labels).astype(int)
-        return cls(p, labels, predicted, p.max(axis=1), predicted == labels)
+        variance = np.asarray(contents.prediction.variance, float)
+        return cls(p, labels, predicted, p.max(axis=1), variance, predicted == labels)
 
 
 def headline(contents: ReportContents) -> str:
@@ -105,14 +107,15 @@ def _reliability(outcome: _Outcome) -> Section:
 
 def _hand_over(contents: ReportContents, outcome: _Outcome) -> Section:
     threshold = contents.threshold if isinstance(contents.threshold, Threshold) else None
-    figure = plots.handover_curve(outcome.probabilities, outcome.labels, threshold)
+    figure = plots.handover_curve(outcome.probabilities, outcome.labels, outcome.variance, threshold)
     body = paragraph(
         "The images it is least sure of go to a person first. The curve says how many of the others are labelled "
         "wrongly: it should fall fast."
     )
     alt = "Error of the images kept against the share of images handed over to a person."
     if threshold is not None:
-        share, error = findings.handed_over(threshold, outcome.confidence, outcome.right)
+        asked = hand_over(outcome.confidence, outcome.variance, threshold)
+        share, error = handed_over(asked, outcome.right)
         wrong = "" if error is None else f", and {percent(error)} of the others are labelled wrongly"
         if wrong and contents.threshold_source == "test":
             wrong += "; the threshold was chosen on these very images, so that of new ones it may be more"

@@ -20,6 +20,7 @@ from tickgp.experiments.tables import (
     markdown,
     negative_elbo,
 )
+from tickgp.runs.folder import read_json
 
 
 def learned_locations(book: Book) -> str:
@@ -50,6 +51,29 @@ def pretrained_table(book: Book) -> str:
         for metric, title in METRICS.items()
     ]
     return markdown(heads, rows)
+
+
+def strangers_table(book: Book) -> str:
+    """What the model that comes with the library makes of images of other kinds; empty if that was not asked."""
+    names = {"MNIST": "mnist", "Semeion": "semeion", "Fashion-MNIST": "fashion-mnist"}
+    paths = {title: book.results / "included" / f"{name}.json" for title, name in names.items()}
+    found = {title: read_json(path) for title, path in paths.items() if path.is_file()}
+    if book.scale != "fast" or not found:  # that of other scales is not the one that comes with the library
+        return ""
+    heads = ["", "for a person (%)", "… as unlike what it knows (%)", "error of the rest (%)"]
+    by = {"entropy": "entropy", "mutual_information": "mutual information", "variance": "variance"}
+    rows = [[title, *_handed(result["hand_over"]), *_told(result, by)] for title, result in found.items()]
+    return markdown([*heads, *(f"AUROC, {words}" for words in by.values())], rows)
+
+
+def _handed(handed: dict[str, float | None]) -> list[str]:
+    shares = (handed[name] for name in ("share", "unusual", "error_of_the_rest"))
+    return ["" if share is None else f"{100 * share:.2f}" for share in shares]
+
+
+def _told(result: dict[str, Any], by: dict[str, str]) -> list[str]:
+    """How well each score tells these images from the model's own test images."""
+    return [f"{result['auroc'][name]:.3f}" if "auroc" in result else "" for name in by]
 
 
 def about_cnns(book: Book) -> str:

@@ -18,14 +18,17 @@ _TOGETHER = 10
 
 
 class Prediction(eqx.Module):
-    """p(y | x) of each image, with its entropy split in two.
+    """p(y | x) of each image, with its entropy split in two, and the variance of what they are made from.
 
     entropy H[E p] = expected entropy E H[p] + mutual information. The first part is ambiguity in the image that more
-    data would not remove; the second is what the model does not know.
+    data would not remove; the second is what the model does not know. Probabilities can be sure far from all training
+    images, where one latent function happens to be the largest; then the variance of these functions is large.
     """
 
     probabilities: Float[Array, "N K"]
     expected_entropy: Float[Array, " N"]
+    variance: Float[Array, " N"]
+    """Of the latent functions f_k(x) given the hidden layers, the mean over k and the draws of hidden layers."""
 
     @property
     def labels(self) -> Int[Array, " N"]:
@@ -68,7 +71,7 @@ def _predict_batch(model: DeepGP, images: Array, keys: Key[Array, " S"], togethe
 
 @jit
 def _sum_samples(model: DeepGP, images: Array, keys: Key[Array, " S"]) -> Prediction:
-    """Σ_s of the probabilities and of their entropies. What the first draw needs is computed once for all samples."""
+    """Σ_s of the probabilities, entropies and variances. What the first draw needs is computed once for all samples."""
     likelihood = model.likelihood
     if not isinstance(likelihood, AbstractClassification):
         raise TypeError(
@@ -76,13 +79,13 @@ def _sum_samples(model: DeepGP, images: Array, keys: Key[Array, " S"]) -> Predic
             "for a regression use model.propagate(x, key=key).mean"
         )
     hidden, output = jnp.moveaxis(jax.vmap(jax.random.split)(keys), 1, 0)
-    scores = lambda f, key: likelihood.probabilities(f.sample(key=key, common=True))
+    scores = lambda f, key: (likelihood.probabilities(f.sample(key=key, common=True)), jnp.mean(f.variance, axis=1))
     if len(model.layers) == 1:
         f = model.propagate(images, key=keys[0])
-        p = jax.vmap(lambda key: scores(f, key))(output)
+        p, variance = jax.vmap(lambda key: scores(f, key))(output)
     else:
         x = model.pixels(images)
         first = jax.vmap(lambda key: model.draw(0, x, key=key, common=True))(hidden)
         rest = lambda x, key, own: scores(model.propagate(x, key=key, common=True, after=1), own)
-        p = jax.lax.map(lambda inputs: rest(*inputs), (first, hidden, output))
-    return Prediction(jnp.sum(p, axis=0), jnp.sum(jnp.sum(entr(p), axis=2), axis=0))
+        p, variance = jax.lax.map(lambda inputs: rest(*inputs), (first, hidden, output))
+    return Prediction(jnp.sum(p, axis=0), jnp.sum(jnp.sum(entr(p), axis=2), axis=0), jnp.sum(variance, axis=0))

@@ -11,6 +11,7 @@ import numpy as np
 from tickgp.data.dataset import Dataset, load_dataset
 from tickgp.data.locate import DatasetUnavailableError
 from tickgp.errors import UsageError
+from tickgp.evaluation.handover import hand_over, handed_over
 from tickgp.evaluation.metrics import auroc, evaluate, fpr95, intervals
 from tickgp.gp.predict import Prediction
 from tickgp.runs.folder import DataChangedError, load_own, write_json
@@ -32,8 +33,9 @@ def evaluate_run(folder: Path, data: DataConfig) -> Evaluation:
 
     On the data it was trained on: the test images. On other data: all images, or the test images where the source has
     such; classes are matched by their names. Where the model knows none of the classes, only `auroc` and `fpr95` are
-    left: how well entropy and mutual information tell these images from the run's own test images. These two need the
-    images that it was trained on, and are left out where there are none any more.
+    left: how well entropy, mutual information and variance tell these images from the run's own test images. These two
+    need the images that it was trained on, and are left out where there are none any more. `hand_over` says how many of
+    the images go to a person, and how many of the others are labelled wrongly.
     """
     if data.dataset == ARRAYS:
         raise UsageError(f"the model in {folder} was fitted on arrays; name a dataset with --dataset")
@@ -50,7 +52,7 @@ def evaluate_run(folder: Path, data: DataConfig) -> Evaluation:
     other, seen = _without_training(_load(trained, data), own)
     known, notes = _known(other, trained.class_names)
     outside = trained.predict(other.test.images)
-    metrics = {**_header(trained, other), **_scores(outside, known, trained.config.seed)}
+    metrics = {**_header(trained, other), **_scores(trained, outside, known)}
     if own is not None:
         metrics |= _strangeness(trained.predict(own.test.images), outside)
     if folder.is_dir():  # not a model that comes with the library
@@ -98,7 +100,7 @@ def _without_training(other: Dataset, own: Dataset | None) -> tuple[Dataset, tup
 
 
 def _on_own(trained: TrainedModel, own: Dataset) -> dict[str, Any]:
-    return {**_header(trained, own), **_scores(trained.predict(own.test.images), own.test.labels, trained.config.seed)}
+    return {**_header(trained, own), **_scores(trained, trained.predict(own.test.images), own.test.labels)}
 
 
 def _header(trained: TrainedModel, data: Dataset) -> dict[str, Any]:
@@ -130,19 +132,36 @@ def _known(data: Dataset, class_names: tuple[str, ...]) -> tuple[np.ndarray, tup
     return labels, (f"the model knows no {shown}: its metrics are of the {left} images of classes that it knows",)
 
 
-def _scores(prediction: Prediction, labels: np.ndarray, seed: int) -> dict[str, Any]:
-    """Metrics of the images whose label is known; null where there are none."""
+def _scores(trained: TrainedModel, prediction: Prediction, labels: np.ndarray) -> dict[str, Any]:
+    """Metrics of the images whose label is known, null where there are none, and what is handed over of all images."""
     known = labels >= 0
+    p, handed = np.asarray(prediction.probabilities, float), _handed_over(trained, prediction, labels)
     if not known.any():
-        return {"test": None, "interval": None}
-    p, y = np.asarray(prediction.probabilities, float)[known], labels[known]
-    return {"test": evaluate(p, y), "interval": intervals(p, y, seed=seed)}
+        return {"test": None, "interval": None, "hand_over": handed}
+    scores, seed = (p[known], labels[known]), trained.config.seed
+    return {"test": evaluate(*scores), "interval": intervals(*scores, seed=seed), "hand_over": handed}
+
+
+def _handed_over(trained: TrainedModel, prediction: Prediction, labels: np.ndarray) -> dict[str, Any] | None:
+    """What the threshold of the run makes of these images; None if it has none."""
+    threshold = trained.threshold_or_reason()
+    if isinstance(threshold, str):
+        return None
+    p, variance = np.asarray(prediction.probabilities, float), np.asarray(prediction.variance, float)
+    share, error = handed_over(hand_over(p.max(axis=1), variance, threshold), p.argmax(axis=1) == labels)
+    return {
+        "share": share,
+        "unusual": float((variance > threshold.max_variance).mean()),
+        "error_of_the_rest": error,
+        "allowed": threshold.max_error,
+    }
 
 
 def _strangeness(inside: Prediction, outside: Prediction) -> dict[str, Any]:
     scores = {
         "entropy": (inside.entropy, outside.entropy),
         "mutual_information": (inside.mutual_information, outside.mutual_information),
+        "variance": (inside.variance, outside.variance),
     }
     return {
         "auroc": {name: auroc(*pair) for name, pair in scores.items()},

@@ -225,7 +225,7 @@ class _Run:
                 f"the trained model has no finite probabilities for {bad} of {len(p)} test images; "
                 "try a smaller learning rate, or float64"
             )
-        trained = replace(trained, held_out=held_out(trained, self.data, p))
+        trained = replace(trained, held_out=held_out(trained, self.data, prediction))
         save_model(self.folder, trained)
         self.write_manifest(self.before + time.monotonic() - self.began)
         write_predictions(self.folder, self.data, prediction)

@@ -12,7 +12,7 @@ from tickgp.data.dataset import Dataset
 from tickgp.evaluation.handover import HeldOut
 from tickgp.evaluation.metrics import evaluate, intervals, nll, top_error
 from tickgp.gp.models import DeepGP
-from tickgp.gp.predict import predict
+from tickgp.gp.predict import Prediction, predict
 from tickgp.runs.model_file import TrainedModel
 from tickgp.training.config import Config
 
@@ -34,10 +34,12 @@ def watch(config: Config, model: DeepGP, watched: Split) -> tuple[float, float]:
     return nll(p, watched.labels), top_error(p, watched.labels)
 
 
-def held_out(trained: TrainedModel, data: Dataset, test_probabilities: np.ndarray) -> HeldOut:
-    if data.validation is None:
-        return HeldOut.of("test", test_probabilities, data.test.labels)
-    return HeldOut.of("validation", trained.predict(data.validation.images).probabilities, data.validation.labels)
+def held_out(trained: TrainedModel, data: Dataset, test: Prediction) -> HeldOut:
+    """Of the validation images, or if there are none of the test images, whose prediction is `test`."""
+    source, prediction, labels = "test", test, data.test.labels
+    if data.validation is not None:
+        source, prediction, labels = "validation", trained.predict(data.validation.images), data.validation.labels
+    return HeldOut.of(source, prediction.probabilities, prediction.variance, labels)
 
 
 def final_metrics(config: Config, data: Dataset, steps: int, bound: float | None, p: np.ndarray) -> dict[str, Any]:

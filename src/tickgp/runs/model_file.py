@@ -43,7 +43,7 @@ class TrainedModel:
         return predict(self.model, images, key=key, num_samples=self.config.prediction_samples)
 
     def threshold(self, max_error: float | None = None, level: float | None = None) -> Threshold:
-        """The confidence from which on the model decides by itself; by default with the error its settings allow."""
+        """Which images the model decides by itself; by default with the error that its settings allow."""
         if self.held_out is None:
             raise ValueError(
                 "this model has seen no held-out images, so no threshold can be chosen; train it with some"
@@ -84,7 +84,7 @@ def load_model(folder: str | Path) -> TrainedModel:
         )
     class_names, image_shape = tuple(json.loads(words["class_names"])), tuple(json.loads(words["image_shape"]))
     model = load_tree(path, _skeleton(config, image_shape, len(class_names)))
-    return TrainedModel(model, config, class_names, image_shape, _held_out(json.loads(words["hand_over"])))
+    return TrainedModel(model, config, class_names, image_shape, _held_out(json.loads(words["hand_over"]), path))
 
 
 def load_config(folder: Path) -> Config:
@@ -124,14 +124,21 @@ def _hand_over(trained: TrainedModel) -> dict[str, Any] | None:
     if (held_out := trained.held_out) is None:
         return None
     chosen = trained.threshold_or_reason()
-    outcomes = {"confidence": held_out.confidence.tolist(), "right": held_out.right.astype(int).tolist()}
+    outcomes = {
+        "confidence": held_out.confidence.tolist(),
+        "right": held_out.right.astype(int).tolist(),
+        "variance": held_out.variance.tolist(),
+    }
     return {"threshold": chosen if isinstance(chosen, str) else asdict(chosen), "source": held_out.source, **outcomes}
 
 
-def _held_out(words: dict[str, Any] | None) -> HeldOut | None:
+def _held_out(words: dict[str, Any] | None, path: Path) -> HeldOut | None:
     if words is None:
         return None
-    return HeldOut(words["source"], np.array(words["confidence"]), np.array(words["right"], bool))
+    if "variance" not in words:
+        raise ValueError(f"{path} was made by an earlier version of tickgp, which kept no variances; train it again")
+    right = np.array(words["right"], bool)
+    return HeldOut(words["source"], np.array(words["confidence"]), right, np.array(words["variance"]))
 
 
 def _skeleton(config: Config, image_shape: tuple[int, ...], num_classes: int) -> DeepGP:

@@ -12,7 +12,7 @@ from tickgp.data.folder import possible_images
 from tickgp.data.pictures import picture_size, read_picture
 from tickgp.data.pixels import to_channels
 from tickgp.errors import UsageError
-from tickgp.evaluation.handover import hand_over
+from tickgp.evaluation.handover import Threshold, hand_over
 from tickgp.runs.model_file import TrainedModel
 
 _AT_ONCE = 1024
@@ -30,17 +30,21 @@ class Answer:
     """Of the class probabilities, in nats: 0 when the model is certain."""
     mutual_information: float
     """The part of the entropy that comes from what the model does not know."""
+    variance: float
+    """Of the latent functions: large where an image is unlike those that the model knows, however sure it is."""
+    unusual: bool
+    """Whether its variance is more than that of nearly all held-out images; false if there were none."""
     hand_over: bool
     """Whether a person should decide: also when no threshold could be chosen, for then nothing is promised."""
     probabilities: dict[str, float]
 
 
 def predict_files(
-    trained: TrainedModel, files: Sequence[Path], *, threshold: float | None, skip_bad_images: bool = False
+    trained: TrainedModel, files: Sequence[Path], *, threshold: Threshold | None, skip_bad_images: bool = False
 ) -> tuple[list[Answer], list[str]]:
     """An answer for each image file, and a sentence for each that could not be read and was left out.
 
-    Images below the confidence `threshold` are for a person; without a threshold all are. Each is turned upright,
+    Images that the `threshold` does not keep are for a person; without a threshold all are. Each is turned upright,
     fitted to the size of the training images, and made grey or coloured as they were.
     """
     if trained.image_shape[:2] == (1, 1) or trained.image_shape[2] not in (1, 3):
@@ -95,11 +99,12 @@ def _read(trained: TrainedModel, file: Path) -> np.ndarray:
     return to_channels(read_picture(file, (height, width), fit=trained.config.data.fit), channels)
 
 
-def _answers(trained: TrainedModel, images: np.ndarray, names: list[str], threshold: float | None) -> list[Answer]:
+def _answers(trained: TrainedModel, images: np.ndarray, names: list[str], threshold: Threshold | None) -> list[Answer]:
     prediction = trained.predict(images)
-    p = np.asarray(prediction.probabilities, float)
+    p, variance = np.asarray(prediction.probabilities, float), np.asarray(prediction.variance, float)
     best, confidence = p.argmax(axis=1), p.max(axis=1)
-    person = [True] * len(p) if threshold is None else hand_over(confidence, threshold).tolist()
+    person = [True] * len(p) if threshold is None else hand_over(confidence, variance, threshold).tolist()
+    usual = np.inf if trained.held_out is None else trained.held_out.max_variance
     return [
         Answer(
             file=name,
@@ -107,6 +112,8 @@ def _answers(trained: TrainedModel, images: np.ndarray, names: list[str], thresh
             probability=float(confidence[i]),
             entropy=float(prediction.entropy[i]),
             mutual_information=float(prediction.mutual_information[i]),
+            variance=float(variance[i]),
+            unusual=bool(variance[i] > usual),
             hand_over=person[i],
             probabilities=dict(zip(trained.class_names, p[i].tolist(), strict=True)),
         )
