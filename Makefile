@@ -24,7 +24,8 @@ pretrained: .venv/installed
 	cp runs/reproduce/fast/mnist/pretrained/model.safetensors src/tickgp/pretrained/mnist-tick/
 	mkdir -p results/included
 	for name in mnist semeion fashion-mnist; do \
-		$(BIN)/tickgp evaluate mnist-tick --dataset $$name --json > results/included/$$name.json || exit 1; \
+		$(BIN)/tickgp evaluate mnist-tick --dataset $$name --json > results/included/new && \
+		mv results/included/new results/included/$$name.json || exit 1; \
 	done
 	$(BIN)/tickgp reproduce pretrained --scale fast
 

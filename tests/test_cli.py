@@ -107,13 +107,14 @@ def test_evaluate(tickgp, run):
     metrics = json.loads((run / "metrics.json").read_text())
     assert code == 0
     assert f"{100 * metrics['test']['top1_error']:.2f} %" in out
-    assert "of the images are for a person" in out
+    assert "For a person: " in out
+    assert "chosen on these very images" in out
     code, out, _ = tickgp("evaluate", run, "--json")
     found = json.loads(out)
     assert found["test"] == metrics["test"]
     handed = found["hand_over"]
     assert 0 <= handed["unusual"] <= handed["share"] <= 1
-    assert handed["allowed"] == 0.5
+    assert (handed["max_error"], handed["chosen_on"]) == (0.5, "test")
     assert handed["error_of_the_rest"] <= metrics["test"]["top1_error"]
 
 
@@ -137,7 +138,7 @@ def test_predict_for_a_person_and_for_machines(tickgp, run, image):
     _, out, _ = tickgp("predict", run, image)
     assert str(image) in out  # in a pipe a line is as long as need be
     assert f"{100 * answer['probability']:.2f} %" in out
-    assert f"{int(answer['hand_over'])} of 1 images are for a person" in out
+    assert f"For a person: {int(answer['hand_over'])} of 1." in out
 
 
 def test_a_promise_that_cannot_be_kept_is_not_made(tickgp, run, image):

@@ -11,8 +11,8 @@ from tickgp.evaluation.handover import (
     Threshold,
     choose_threshold,
     hand_over,
-    handed_over,
     images_needed,
+    share_and_error,
     upper_bound,
 )
 
@@ -234,16 +234,23 @@ def test_what_cannot_be_compared_is_not_kept_silently(confidence, variance):
         hand_over(confidence, variance, Threshold(0.5, 0.1, 0.95, 1.0, 50, 0, 0.1, max_variance=1.0))
 
 
+@pytest.mark.parametrize("name", ["threshold", "max_variance"])
+def test_a_limit_that_is_nan_keeps_nothing_silently(name):
+    rule = Threshold(0.5, 0.1, 0.95, 1.0, 50, 0, 0.1, max_variance=1.0)
+    with pytest.raises(ValueError, match="NaN, which would keep every image"):
+        hand_over([0.9], [0.1], dataclasses.replace(rule, **{name: np.nan}))
+
+
 def test_unsure_or_unusual_images_are_for_a_person():
     rule = Threshold(0.62, 0.1, 0.95, 0.8, 50, 0, 0.1, max_variance=3.0)
     confidence, variance = [0.9, 0.62, 0.61, 0.99, 0.5], [3.0, 1.0, 1.0, 3.001, 9.0]
     np.testing.assert_array_equal(hand_over(confidence, variance, rule), [False, False, True, True, True])
 
 
-def test_handed_over():
+def test_share_and_error():
     right = np.array([True, False, True, False])
-    assert handed_over(np.array([False, False, False, True]), right) == pytest.approx((0.25, 1 / 3))
-    assert handed_over(np.ones(4, bool), right) == (1.0, None)
+    assert share_and_error(np.array([False, False, False, True]), right) == pytest.approx((0.25, 1 / 3))
+    assert share_and_error(np.ones(4, bool), right) == (1.0, None)
 
 
 @pytest.mark.parametrize(("n", "above"), [(50, 0), (999, 0), (1000, 1), (5999, 5)])
@@ -253,14 +260,36 @@ def test_at_most_one_held_out_image_in_a_thousand_is_unusual(n, above):
     assert (variance > held_out.max_variance).sum() == above <= UNUSUAL * n
 
 
-def test_the_threshold_is_chosen_on_usual_images():
-    """Two of 2,000 are unusual, sure and wrong: they neither spoil the choice nor count as kept."""
-    right = np.arange(2000) >= 2
-    held_out = HeldOut("validation", np.full(2000, 0.9), right, np.where(right, np.arange(2000) / 2000, 5.0))
-    found = held_out.threshold(0.01)
-    assert (found.errors, found.kept, found.held_out) == (0, 1998 / 2000, 2000)
-    assert found.max_variance == 1999 / 2000
-    assert found.bound == pytest.approx(choose_threshold(np.full(1998, 0.9), np.ones(1998, bool), max_error=0.01).bound)
+def test_unusual_images_are_not_kept_but_do_not_change_the_threshold():
+    confidence, right = np.linspace(1, 0.5, 2000), np.arange(2000) < 1995
+    variance = np.arange(2000)[::-1] / 2000.0  # the two surest have the most
+    found = HeldOut("validation", confidence, right, variance).threshold(0.01)
+    assert found == dataclasses.replace(
+        choose_threshold(confidence, right, max_error=0.01), max_variance=1997 / 2000, kept=found.kept
+    )
+    assert found.kept == np.mean(~hand_over(confidence, variance, found)) == 1998 / 2000
+
+
+@pytest.mark.parametrize("part", ["probabilities", "variance"])
+def test_what_is_not_finite_is_said_at_once(part):
+    given = {"probabilities": np.full((5, 2), 0.5), "variance": np.ones(5)}
+    given[part][3] = np.nan
+    with pytest.raises(ArithmeticError, match="no finite probabilities and variances for 1 of 5 validation images"):
+        HeldOut.of("validation", given["probabilities"], given["variance"], np.zeros(5, int))
+
+
+def test_without_held_out_images_nothing_is_unusual():
+    none = HeldOut("validation", np.zeros(0), np.zeros(0, bool), np.zeros(0))
+    assert none.max_variance == np.inf
+    with pytest.raises(ValueError, match=r"0 held-out images cannot show .* allow a larger error$"):
+        none.threshold(0.1)
+
+
+@pytest.mark.parametrize(("n", "least"), [(5, 0.46), (96, 0.031), (298, 0.011), (900, 0.0034)])
+def test_the_least_error_that_can_be_had_is_said(n, least):
+    with pytest.raises(ValueError, match=f"allow a larger error, of {least} or more$"):
+        choose_threshold(*ranked([True] * n), max_error=0.001)
+    assert choose_threshold(*ranked([True] * n), max_error=least).kept == 1
 
 
 def test_new_images_are_rarely_unusual():

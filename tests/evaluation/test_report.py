@@ -19,7 +19,7 @@ from tickgp.gp.predict import Prediction
 
 NASTY = "<b>\"bold\" & 'quoted'</b>"
 VOID = {"meta", "img", "br"}
-THRESHOLD = Threshold(0.55, 0.02, 0.95, 0.9, 400, 3, 0.0187)
+THRESHOLD = Threshold(0.55, 0.02, 0.95, 0.9, 400, 3, 0.0187, max_variance=18.0)
 
 
 class Page(HTMLParser):
@@ -65,12 +65,12 @@ def predicted(labels, classes, *, misses, seed=0):
 def contents(model, *, names=("a", "b", "c"), images=None, misses=4, **changes):
     images = tiny.images(40) if images is None else images
     labels = np.arange(len(images)) % len(names)
-    p = predicted(labels, len(names), misses=misses)
+    p, variance = predicted(labels, len(names), misses=misses), np.arange(len(images)) * 7 % len(images) / 2
     values = {
         "model": model,
         "class_names": tuple(names),
         "test": Split(images, labels),
-        "prediction": Prediction(jnp.asarray(p), jnp.full(len(p), 0.1), jnp.ones(len(p))),
+        "prediction": Prediction(jnp.asarray(p), jnp.full(len(p), 0.1), jnp.asarray(variance)),
         "metrics": {
             "model": "tick",
             "dataset": "made up",
@@ -125,6 +125,7 @@ def test_all_sections_are_there_and_linked(made):
         "reliability",
         "hand-over",
         "uncertain",
+        "unusual",
         "misclassified",
         "confusion",
         "training",
@@ -151,7 +152,7 @@ def test_the_page_needs_nothing_from_elsewhere(made):
 
 def test_every_picture_has_words_and_a_size(made):
     images = made[2].all("img")
-    assert len(images) == 12 + 4 + 8
+    assert len(images) == 12 + 6 + 4 + 8
     assert all(image["alt"] and int(image["width"]) and int(image["height"]) for image in images)
 
 
@@ -167,8 +168,17 @@ def test_the_surest_mistakes_come_first(made):
 def test_the_least_sure_come_first(made):
     given, html, _ = made
     order = np.argsort(-np.asarray(given.prediction.entropy), kind="stable")[:12]
-    part = html[html.index('<section id="uncertain">') : html.index('<section id="misclassified">')]
+    part = html[html.index('<section id="uncertain">') : html.index('<section id="unusual">')]
     assert [int(i) for i in re.findall(r"Test image (\d+)", part)] == order.tolist()
+
+
+def test_the_strangest_come_first(made):
+    given, html, page = made
+    order = np.argsort(-np.asarray(given.prediction.variance))[:6]
+    part = html[html.index('<section id="unusual">') : html.index('<section id="misclassified">')]
+    assert [int(i) for i in re.findall(r"Test image (\d+)", part)] == order.tolist()
+    assert "Strange enough for a person to be asked: 3 of 40" in page.text
+    assert "7.5 % because they are unlike those it knows" in page.text
 
 
 def test_the_manifest_and_the_settings_are_shown(made):

@@ -232,11 +232,20 @@ def test_curves_are_thinned_from_the_end():
     assert thinned([]) == []
 
 
+def test_the_included_model_is_the_one_that_was_evaluated():
+    """What `make pretrained` writes goes with the model's own row."""
+    own = json.loads((ROOT / "results/fast/mnist/pretrained.json").read_text())["metrics"]
+    for name, on in {"mnist": "test", "semeion": "semeion"}.items():
+        found = json.loads((ROOT / f"results/included/{name}.json").read_text())["test"]
+        for metric in ("top1_error", "nll", "ece"):
+            assert found[metric] == pytest.approx(own[on]["100"]["test"][metric], rel=1e-3)
+
+
 def test_images_of_another_kind(tmp_path):
     book = Book(tmp_path, "fast")
     assert strangers_table(book) == ""
     (tmp_path / "included").mkdir()
-    handed = {"share": 0.9451, "unusual": 0.8949, "error_of_the_rest": None, "allowed": 0.01}
+    handed = {"share": 0.9451, "unusual": 0.8949, "error_of_the_rest": None, "max_error": 0.01}
     for name, auroc in {"mnist": {}, "semeion": {"entropy": 0.5, "mutual_information": 0.25, "variance": 0.9}}.items():
         content = {"hand_over": handed, **({"auroc": auroc} if auroc else {})}
         (tmp_path / "included" / f"{name}.json").write_text(json.dumps(content))

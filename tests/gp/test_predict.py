@@ -62,6 +62,7 @@ def test_bernoulli_is_the_closed_form(float64, key):
     mean, variance, _ = (a[:, 0] if np.ndim(a) else a for a in tiny.outputs(model.layers[0], x))
     expected = ndtr(mean / np.sqrt(1 + variance))
     np.testing.assert_allclose(prediction.probabilities[:, 1], expected, atol=4 * 0.5 / np.sqrt(MANY))
+    np.testing.assert_allclose(prediction.variance, variance, rtol=1e-8)
     np.testing.assert_allclose(prediction.probabilities.sum(axis=1), 1, rtol=1e-10)
     entropies = [probit_entropy(*row) for row in zip(mean, variance, strict=True)]
     np.testing.assert_allclose(prediction.expected_entropy, entropies, atol=4 * 0.35 / np.sqrt(MANY))
@@ -131,6 +132,7 @@ def test_neighbours_do_not_matter(model, key):
     for pick in (np.arange(3), np.array([6]), order):
         part = predict(model, x[pick], key=key, **DEEP)
         np.testing.assert_allclose(part.probabilities, whole.probabilities[pick], atol=2e-7)
+        np.testing.assert_allclose(part.variance, whole.variance[pick], rtol=1e-5)
         np.testing.assert_allclose(part.expected_entropy, whole.expected_entropy[pick], atol=2e-7)
     other = predict(model, x, key=key, **{**DEEP, "batch_size": 3})
     np.testing.assert_allclose(other.probabilities, whole.probabilities, atol=2e-7)

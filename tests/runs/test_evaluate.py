@@ -63,26 +63,25 @@ def test_without_a_known_class_only_strangeness_is_left(finished, tmp_path):
     np.savez(tmp_path / "noise.npz", x=rng.random((20, 8, 8, 1)), y=np.array(["cat", "dog"] * 10))
     metrics = evaluate_run(finished, DataConfig(f"npz:{tmp_path / 'noise.npz'}")).metrics
     assert metrics["test"] is None
-    assert metrics["hand_over"] is None  # it could promise nothing
+    assert "no threshold keeps the error below 0.01" in metrics["hand_over"]["reason"]
     assert set(metrics["auroc"]) == {"entropy", "mutual_information", "variance"}
 
 
 def test_what_is_handed_over(finished, tmp_path):
     """By hand from the prediction. Whatever the model decides of classes that it does not know is wrong."""
     trained = load_model(finished)
-    save_model(tmp_path, replace(trained, config=replace(trained.config, max_error=0.5)))
     digits, rule = load_dataset("digits").test, trained.threshold(0.5)
     noise = np.random.default_rng(0).random((20, 8, 8, 1))
     np.savez(tmp_path / "noise.npz", x=noise, y=np.array(["cat", "dog"] * 10))
     for name, images, labels in (("digits", digits.images, digits.labels), (f"npz:{tmp_path}/noise.npz", noise, -1)):
-        handed = evaluate_run(tmp_path, DataConfig(name)).metrics["hand_over"]
+        handed = evaluate_run(finished, DataConfig(name), max_error=0.5).metrics["hand_over"]
         said = trained.predict(images)
         unusual = np.asarray(said.variance) > rule.max_variance
         kept = (np.asarray(said.probabilities).max(axis=1) >= rule.threshold) & ~unusual
         assert handed["unusual"] == pytest.approx(unusual.mean())
         assert handed["share"] == pytest.approx(1 - kept.mean())
         assert handed["error_of_the_rest"] == pytest.approx((np.asarray(said.labels) != labels)[kept].mean())
-        assert handed["allowed"] == 0.5
+        assert (handed["max_error"], handed["chosen_on"]) == (0.5, "test")
     assert unusual.any()
 
 

@@ -68,6 +68,7 @@ def test_below_the_threshold_a_person_decides(trained, pictures):
     sure = sorted(answer.probability for answer in predict_files(trained, files, threshold=None)[0])
     answers, _ = predict_files(trained, files, threshold=Threshold(sure[3], 0.1, 0.95, 0.5, 50, 0, 0.1))
     assert sorted(answer.probability for answer in answers if answer.hand_over) == sure[:3]
+    assert shown(answers_table(answers, promised=True)).count("a person: unsure") == 3
 
 
 def test_an_unusual_image_is_for_a_person(trained, pictures):
@@ -80,7 +81,7 @@ def test_an_unusual_image_is_for_a_person(trained, pictures):
     unusual = [answer for answer in answers if answer.unusual]
     assert sorted(answer.variance for answer in unusual) == variance[4:]
     assert [answer.hand_over for answer in answers] == [answer.unusual for answer in answers]
-    assert shown(answers_table(answers)).count("a person: unlike what it knows") == len(unusual)
+    assert shown(answers_table(answers, promised=True)).count("a person: unusual") == len(unusual)
 
 
 def shown(table, width=200):
@@ -94,7 +95,7 @@ def shown(table, width=200):
 def test_names_are_shown_as_they_are(name):
     """Not read as markup, nor as emoji."""
     answers = [Answer(name, f"label {name}", 0.9, 0.1, 0.0, 1.0, False, person, {}) for person in (True, False)]
-    first, second = [line for line in shown(answers_table(answers)).splitlines() if name in line]
+    first, second = [line for line in shown(answers_table(answers, promised=False)).splitlines() if name in line]
     assert f"label {name}" in first
     assert "a person" in first
     assert "the model" in second
@@ -110,7 +111,7 @@ def test_long_paths_are_folded_not_cut():
     """Two images of one folder differ in the end of their names."""
     files = [f"{'folder/' * 20}{number}.png" for number in (1, 2)]
     answers = [Answer(file, "cat", 0.9, 0.1, 0.0, 1.0, False, True, {}) for file in files]
-    lines = shown(answers_table(answers), width=70).splitlines()
+    lines = shown(answers_table(answers, promised=True), width=70).splitlines()
     image = "".join(line.strip("│").split("│")[0].strip() for line in lines if line.startswith("│"))
     assert image == "".join(files)
 

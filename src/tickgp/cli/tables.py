@@ -55,16 +55,17 @@ def strangeness_table(metrics: dict[str, Any]) -> Table:
     for name, words in {
         "entropy": "entropy",
         "mutual_information": "mutual information",
-        "variance": "variance of f",
+        "variance": "variance",
     }.items():
         table.add_row(words, number(metrics["auroc"][name]), percent(metrics["fpr95"][name]))
     return table
 
 
-def answers_table(answers: list[Answer]) -> Table:
+def answers_table(answers: list[Answer], promised: bool) -> Table:
+    """The answers; where nothing can be `promised` a person decides for no reason of the image."""
     table = Table(_path("image"), "label", "probability", "entropy", "decides")
     for answer in answers:
-        why = ": unlike what it knows" if answer.unusual else ""
+        why = "" if not promised else ": unusual" if answer.unusual else ": unsure"
         decides = f"[bold]a person[/bold]{why}" if answer.hand_over else "the model"
         image, label = Text(answer.file), Text(answer.label)
         table.add_row(image, label, percent(answer.probability), number(answer.entropy, 3), decides)
@@ -97,25 +98,26 @@ def promise(threshold: Threshold | str, answers: Sequence[Answer] = ()) -> str:
     if isinstance(threshold, str):
         return f"No image can be decided by the model alone: {threshold}."
     person = sum(bool(answer.hand_over) for answer in answers)
-    counted = f"{person} of {len(answers)} images are for a person. " if answers else ""
+    counted = f"For a person: {person} of {len(answers)}. " if answers else ""
     return (
         f"{counted}The model decides where it is at least {100 * threshold.threshold:.2f} % sure and the image is not "
-        f"unlike those it knows; of such images it gets at most {100 * threshold.max_error:g} % wrong, with "
+        f"unusual: unlike those it knows. Of such images it gets at most {100 * threshold.max_error:g} % wrong, with "
         f"{100 * threshold.level:g} % confidence, if new images are like the {threshold.held_out} held-out ones, of "
         f"which it decided {100 * threshold.kept:.0f} %."
     )
 
 
-def kept_promise(handed: dict[str, Any] | None) -> str | None:
-    """What the threshold of a run made of the images of an evaluation, if it has one."""
-    if handed is None:
-        return None
-    rest = "" if handed["error_of_the_rest"] is None else f"; of the others {percent(handed['error_of_the_rest'])} "
-    rest += "are labelled wrongly" if rest else ""
-    return (
-        f"{percent(handed['share'])} of the images are for a person, {percent(handed['unusual'])} because they are "
-        f"unlike those the model knows{rest} (allowed: {100 * handed['allowed']:g} %)."
-    )
+def handed_over(metrics: dict[str, Any]) -> str:
+    """What the threshold of a run made of the images of an evaluation, or why it has none."""
+    if "reason" in (handed := metrics["hand_over"]):
+        return promise(handed["reason"])
+    rest = ""
+    if handed["error_of_the_rest"] is not None:
+        rest = f"; of the others {percent(handed['error_of_the_rest'])} are labelled wrongly"
+        rest += f", where {100 * handed['max_error']:g} % is allowed for images like those of training"
+    if metrics["dataset"] == metrics["trained_on"] and handed["chosen_on"] == "test":
+        rest += "; this was chosen on these very images, so of new ones it may be more"
+    return f"For a person: {percent(handed['share'])}, unusual ones {percent(handed['unusual'])}{rest}."
 
 
 def _path(title: str) -> Column:
@@ -134,5 +136,5 @@ def open_console(machine: bool = False) -> Console:
 
 
 def say(console: Console, text: str) -> None:
-    """A sentence as it is, whatever stands in it."""
-    console.print(text, highlight=False, soft_wrap=True, markup=False)
+    """A sentence as it is, whatever stands in it; a terminal gets lines that end between words."""
+    console.print(text, highlight=False, soft_wrap=not console.is_terminal, markup=False)

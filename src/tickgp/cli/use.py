@@ -17,7 +17,7 @@ from tickgp.cli.tables import (
     answers_table,
     comparison_table,
     data_table,
-    kept_promise,
+    handed_over,
     metrics_table,
     open_console,
     promise,
@@ -31,12 +31,21 @@ if TYPE_CHECKING:
     from tickgp.runs.predict import Answer
 
 Run = Positional[Annotated[Path, arg(metavar="RUN", help="Folder of a finished run.")]]
+Model = Positional[
+    Annotated[Path, arg(metavar="RUN", help="Folder of a finished run, or mnist-tick, which is included.")]
+]
+MaxError = Annotated[
+    float | None, arg(help="Error allowed where the model decides by itself; by default the run's, 0.01 at first.")
+]
+Confidence = Annotated[
+    float | None, arg(help="Confidence with which the error stays below; by default the run's, 0.95 at first.")
+]
 Json = Annotated[bool, arg(help="Print one JSON object and nothing else.")]
 Where = Annotated[Device, arg(help="Where to compute; by default a GPU if there is one.")]
 
 
 def evaluate(
-    run: Run,
+    run: Model,
     /,
     dataset: Annotated[
         str | None, arg(metavar="NAME", help="What `tickgp data` lists; by default the run's own.")
@@ -44,6 +53,8 @@ def evaluate(
     data_dir: Annotated[Path | None, arg(metavar="DIR", help="Folder with the publishers' files.")] = None,
     grey: Annotated[bool, arg(help="Take colour images as grey ones.")] = False,
     skip_bad_images: Annotated[bool, arg(help="Leave out images of a folder that cannot be read.")] = False,
+    max_error: MaxError = None,
+    confidence: Confidence = None,
     json: Json = False,
     device: Where = None,
 ) -> None:
@@ -54,7 +65,7 @@ def evaluate(
 
     name = dataset or load_config(run).data.dataset
     options = DataConfig(dataset=name, data_dir=data_dir, grey=grey, skip_bad_images=skip_bad_images)
-    evaluation = evaluate_run(run, options)
+    evaluation = evaluate_run(run, options, max_error=max_error, level=confidence)
     metrics, console = evaluation.metrics, open_console(json)
     for note in evaluation.notes:
         say(console, note)
@@ -65,12 +76,11 @@ def evaluate(
         console.print(metrics_table(f"{metrics['model']} on {metrics['dataset']}", metrics))
     if "auroc" in metrics:
         console.print(strangeness_table(metrics))
-    if (sentence := kept_promise(metrics["hand_over"])) is not None:
-        say(console, sentence)
+    say(console, handed_over(metrics))
 
 
 def predict(
-    run: Run,
+    run: Model,
     images: Positional[
         Annotated[
             tuple[Path, ...],
@@ -78,12 +88,8 @@ def predict(
         ]
     ],
     /,
-    max_error: Annotated[
-        float | None, arg(help="Error allowed where the model decides by itself; by default the run's, 0.01 at first.")
-    ] = None,
-    confidence: Annotated[
-        float | None, arg(help="Confidence with which the error stays below; by default the run's, 0.95 at first.")
-    ] = None,
+    max_error: MaxError = None,
+    confidence: Confidence = None,
     csv: Annotated[bool, arg(help="Print comma-separated values and nothing else.")] = False,
     json: Json = False,
     skip_bad_images: Annotated[bool, arg(help="Leave out images that cannot be read.")] = False,
@@ -111,9 +117,9 @@ def predict(
         print(json_module.dumps({"images": [asdict(answer) for answer in answers], "hand_over": chosen}))
         return
     if csv:
-        _print_csv(answers)
+        _print_csv(answers, trained.class_names)
     else:
-        console.print(answers_table(answers))
+        console.print(answers_table(answers, promised=rule is not None))
     if not csv or isinstance(threshold, str):
         say(console, promise(threshold, answers))
 
@@ -140,7 +146,7 @@ def compare(
         say(console, NO_ELBO)
 
 
-def info(run: Run, /, json: Json = False) -> None:
+def info(run: Model, /, json: Json = False) -> None:
     """What a run has learned, in words."""
     _compute_like(run, "cpu")
     from tickgp.evaluation.words import describe
@@ -194,9 +200,9 @@ def _compute_like(run: Path, device: Device) -> None:
     set_up(device, float64=load_config(run).model.float64)
 
 
-def _print_csv(answers: list[Answer]) -> None:
+def _print_csv(answers: list[Answer], class_names: tuple[str, ...]) -> None:
     names = ("file", "label", "probability", "entropy", "mutual_information", "variance", "unusual", "hand_over")
     writer = csv.writer(sys.stdout)
-    writer.writerow([*names, *(f"p({name})" for name in answers[0].probabilities)] if answers else names)
+    writer.writerow([*names, *(f"p({name})" for name in class_names)])
     for answer in answers:
         writer.writerow([*(getattr(answer, name) for name in names), *answer.probabilities.values()])

@@ -1,7 +1,7 @@
 """Hand over to a person or not: what the model is not sure of, and what is unlike the images that it knows.
 
-A threshold on the confidence keeps the error of what is kept below a limit. This is worth something for images like the
-held-out ones only; others are found by the variance of the latent functions.
+A threshold on the confidence keeps the error of what is kept below a limit. That holds for images like the held-out
+ones; of others many are found by the variance of the latent functions.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from numpy.typing import ArrayLike
 from tickgp.errors import UsageError
 
 UNUSUAL = 0.001
-"""Share of the held-out images that may pass for unlike the others."""
+"""Share of the held-out images that may lie above the limit of the variance; of fewer than 1,000 none does."""
 LARGEST_SUGGESTION = 0.5
 """Error beyond which a model that decides by itself is of no use."""
 
 
 @dataclass(frozen=True)
 class Threshold:
-    """Keep images of a confidence of at least `threshold` and at most `max_variance`; hand the others over."""
+    """Keep images of at least `threshold` in confidence and at most `max_variance` in variance, and no others."""
 
     threshold: float
     max_error: float
@@ -35,11 +35,11 @@ class Threshold:
     held_out: int
     """Number of held-out images the threshold was chosen on."""
     errors: int
-    """Wrong ones among the kept."""
+    """Wrong ones among those that are sure enough."""
     bound: float
-    """Upper confidence bound of the error of the kept images; at most `max_error`."""
+    """Upper confidence bound of the error of the images that are sure enough; at most `max_error`."""
     max_variance: float = math.inf
-    """Of the latent functions: that of images which are not unlike the held-out ones."""
+    """The largest variance of the latent functions at which an image still counts as like the held-out ones."""
 
 
 @dataclass(frozen=True)
@@ -56,29 +56,35 @@ class HeldOut:
     @staticmethod
     def of(source: str, probabilities: ArrayLike, variance: ArrayLike, labels: ArrayLike) -> HeldOut:
         """From class probabilities (N, K), variances (N,) and the true classes (N,)."""
-        p = np.asarray(probabilities, float)
-        return HeldOut(source, p.max(axis=1), p.argmax(axis=1) == np.asarray(labels), np.asarray(variance, float))
+        p, variance = np.asarray(probabilities, float), np.asarray(variance, float)
+        if bad := int(np.sum(~(np.isfinite(p).all(axis=1) & np.isfinite(variance)))):
+            raise ArithmeticError(
+                f"the model has no finite probabilities and variances for {bad} of {len(p)} {source} images; "
+                "try a smaller learning rate, or float64"
+            )
+        return HeldOut(source, p.max(axis=1), p.argmax(axis=1) == np.asarray(labels), variance)
 
     @property
     def max_variance(self) -> float:
-        """The least variance that no more than a share of `UNUSUAL` of the images exceeds."""
-        return float(np.sort(self.variance)[::-1][int(UNUSUAL * len(self.variance))])
+        """The least variance that no more than a share of `UNUSUAL` of the images exceeds; infinite without images."""
+        falling = np.sort(self.variance)[::-1]
+        return float(falling[int(UNUSUAL * len(falling))]) if len(falling) else math.inf
 
     def threshold(self, max_error: float, level: float = 0.95) -> Threshold:
-        """See `choose_threshold`; it is chosen on the images that are not unusual, of which its promise then is.
+        """That of `choose_threshold`, with the limit of the variance.
 
-        Their limit comes from the same images, without a look at what they show: below the largest variance they are
-        drawn as new ones below it are. The one at the limit is not, and takes for granted that images of more variance
-        are not more often right.
+        The promise is made for all images that are sure enough. It holds for those that are left when the unusual ones
+        are handed over too, as long as these, one in a thousand, are not more often right than the others.
         """
-        usual = self.variance <= self.max_variance
-        found = choose_threshold(self.confidence[usual], self.right[usual], max_error=max_error, level=level)
-        kept = round(found.kept * usual.sum()) / len(usual)
-        return replace(found, kept=kept, held_out=len(usual), max_variance=self.max_variance)
+        found = choose_threshold(self.confidence, self.right, max_error=max_error, level=level)
+        kept = (self.confidence >= found.threshold) & (self.variance <= self.max_variance)
+        return replace(found, kept=float(kept.mean()), max_variance=self.max_variance)
 
 
 def hand_over(confidence: ArrayLike, variance: ArrayLike, threshold: Threshold) -> Bool[np.ndarray, " N"]:
     """Whether a person should look at each image: it is less sure than the threshold, or has too much variance."""
+    if math.isnan(threshold.threshold) or math.isnan(threshold.max_variance):
+        raise ValueError(f"{threshold} has a limit that is NaN, which would keep every image; choose it anew")
     c, v = _check_confidence(confidence), np.asarray(variance, dtype=float)
     if v.shape != c.shape or not np.isfinite(v).all():
         raise ValueError(
@@ -88,7 +94,7 @@ def hand_over(confidence: ArrayLike, variance: ArrayLike, threshold: Threshold) 
     return (c < threshold.threshold) | (v > threshold.max_variance)
 
 
-def handed_over(asked: Bool[np.ndarray, " N"], right: Bool[np.ndarray, " N"]) -> tuple[float, float | None]:
+def share_and_error(asked: Bool[np.ndarray, " N"], right: Bool[np.ndarray, " N"]) -> tuple[float, float | None]:
     """Share of the images that goes to a person, and the share of wrong ones among the rest (None without a rest)."""
     return float(asked.mean()), None if asked.all() else float((~right[~asked]).mean())
 
@@ -115,9 +121,11 @@ def choose_threshold(confidence: ArrayLike, right: ArrayLike, *, max_error: floa
     _check_limits(max_error, level)
     needed = images_needed(max_error, level)
     if len(c) < needed:
+        least = _least_error(len(c), level)
+        larger = f", of {least:g} or more" if least <= LARGEST_SUGGESTION else ""
         raise ValueError(
             f"{len(c)} held-out images cannot show an error below {max_error:g} with confidence {level:g}, even when "
-            f"all are right; at least {needed} are needed: hold out more images, or allow a larger error"
+            f"all are right; at least {needed} are needed: hold out more images, or allow a larger error{larger}"
         )
     found = _lowest(_Steps.of(c, wrong), max_error, level)
     if found is None:
@@ -129,6 +137,15 @@ def images_needed(max_error: float, level: float = 0.95) -> int:
     """The least n with (1 − max_error)ⁿ ≤ 1 − level: held-out images that suffice when none of them is wrong."""
     _check_limits(max_error, level)
     return math.ceil(math.log(1 - level) / math.log1p(-max_error))
+
+
+def _least_error(n: int, level: float) -> float:
+    """What n images can show when none of them is wrong: 1 − (1 − level)^(1/n), rounded up to two digits."""
+    if n == 0:
+        return 1.0
+    error = 1 - (1 - level) ** (1 / n)
+    scale = 10.0 ** (1 - math.floor(math.log10(error)))
+    return math.ceil(scale * error) / scale
 
 
 def upper_bound(errors: int | np.ndarray, n: int | np.ndarray, level: float = 0.95) -> np.ndarray:

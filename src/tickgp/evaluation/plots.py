@@ -15,7 +15,7 @@ from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from tickgp.evaluation.handover import Threshold, hand_over, handed_over, share_interval
+from tickgp.evaluation.handover import Threshold, hand_over, share_and_error, share_interval
 from tickgp.evaluation.metrics import calibration_error, reliability, risk_coverage
 
 ORANGE, BLUE, GREEN, GREY, INK = "#E69F00", "#0072B2", "#009E73", "#D0D0D0", "#333333"
@@ -71,7 +71,7 @@ def handover_curve(
     _room(axes, max(1.15 * curve.risk.max(), 0.01))
     if threshold is not None:
         asked = hand_over(probabilities.max(axis=1), variance, threshold)
-        _mark(axes, threshold, *handed_over(asked, probabilities.argmax(axis=1) == labels))
+        _mark(axes, threshold, *share_and_error(asked, probabilities.argmax(axis=1) == labels))
     _percent_axis(axes.xaxis)
     _percent_axis(axes.yaxis)
     _headed(axes, "Error of the images kept")
@@ -84,7 +84,8 @@ def _mark(axes: Axes, threshold: Threshold, share: float, error: float | None) -
     axes.axhline(threshold.max_error, color=INK, linestyle=":", linewidth=1, label=limit)
     _room(axes, max(axes.get_ylim()[1], 1.15 * threshold.max_error))
     axes.set_xlim(0, max(axes.get_xlim()[1], min(1.5 * share, 1.0)))
-    axes.axvline(share, color=ORANGE, linestyle="--", linewidth=1.2, label=f"ask below {threshold.threshold:.3g}")
+    rule = f"ask below {threshold.threshold:.3g}, or if unusual"
+    axes.axvline(share, color=ORANGE, linestyle="--", linewidth=1.2, label=rule)
     if error is not None:
         axes.plot([share], [error], "D", color=ORANGE, markeredgecolor=INK, clip_on=False, zorder=5)
 

@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float, Int
 
 from tickgp.evaluation import findings, plots
 from tickgp.evaluation.findings import counted, percent
-from tickgp.evaluation.handover import Threshold, hand_over, handed_over
+from tickgp.evaluation.handover import Threshold, hand_over, share_and_error
 from tickgp.evaluation.markup import Section, details, paragraph, picture, plot, table, text
 from tickgp.evaluation.metrics import calibration_error
 from tickgp.evaluation.plots_images import image_with_bars
@@ -19,6 +19,7 @@ from tickgp.evaluation.report import ReportContents
 from tickgp.evaluation.report_model import model_sections
 
 _MOST_EXAMPLES = 12
+_FEW_EXAMPLES = 6
 _TIMES = {1: "once", 2: "twice"}
 
 _NUMBERS = {
@@ -83,6 +84,7 @@ def sections(contents: ReportContents) -> list[Section]:
         _reliability(outcome),
         _hand_over(contents, outcome),
         _uncertain(contents, outcome),
+        _unusual(contents, outcome),
         _misclassified(contents, outcome),
         _confusion(contents, outcome),
         _training(contents.history),
@@ -115,11 +117,15 @@ def _hand_over(contents: ReportContents, outcome: _Outcome) -> Section:
     alt = "Error of the images kept against the share of images handed over to a person."
     if threshold is not None:
         asked = hand_over(outcome.confidence, outcome.variance, threshold)
-        share, error = handed_over(asked, outcome.right)
+        share, error = share_and_error(asked, outcome.right)
+        unusual = float((outcome.variance > threshold.max_variance).mean())
         wrong = "" if error is None else f", and {percent(error)} of the others are labelled wrongly"
         if wrong and contents.threshold_source == "test":
             wrong += "; the threshold was chosen on these very images, so that of new ones it may be more"
-        marked = f"With the threshold that is marked, {percent(share)} of the test images are handed over{wrong}."
+        strange = f", {percent(unusual)} because they are unlike those it knows" if unusual else ""
+        marked = (
+            f"With the threshold that is marked, {percent(share)} of the test images are handed over{strange}{wrong}."
+        )
         body, alt = body + paragraph(marked), f"{alt} {marked}"
     return Section("hand-over", "When should a person look?", body + plot(figure, alt))
 
@@ -135,6 +141,19 @@ def _uncertain(contents: ReportContents, outcome: _Outcome) -> Section:
         "images, as it also does when it was not trained for long enough."
     )
     return Section("uncertain", "Where it is least sure", body + _examples(contents, outcome, chosen))
+
+
+def _unusual(contents: ReportContents, outcome: _Outcome) -> Section:
+    chosen = np.argsort(-outcome.variance, kind="stable")[:_FEW_EXAMPLES]
+    said = (
+        "The test images that are least like those it was trained on, the strangest first. This is told by the "
+        "variance of the latent functions, not by the probabilities, which may be sure of an image that does not "
+        "belong here."
+    )
+    if isinstance(threshold := contents.threshold, Threshold):
+        number = int((outcome.variance > threshold.max_variance).sum())
+        said += f" Strange enough for a person to be asked: {number:,} of {len(outcome.variance):,}."
+    return Section("unusual", "What is unlike the rest", paragraph(said) + _examples(contents, outcome, chosen))
 
 
 def _misclassified(contents: ReportContents, outcome: _Outcome) -> Section:
@@ -211,7 +230,7 @@ def _numbers(metrics: dict[str, Any]) -> Section:
     if metrics.get("elbo") is not None:
         elbo = f"{metrics['elbo']:,.1f}".replace("-", "−")
         rows.append(("ELBO", elbo, "", "lower bound of the log evidence of all training images"))
-    intervals = "95 % intervals from resampling (exact for an error of 0 or 1)"
+    intervals = "95 % intervals: exact ones of errors, of the rest from resampling"
     said = paragraph(f"On {counted(metrics['test']['n'], 'test image')}, with {intervals}.")
     return Section("numbers", "All numbers", said + table(rows, ("", "value", "95 % interval", "meaning"), "numbers"))
 

@@ -66,8 +66,8 @@ def strangers_table(book: Book) -> str:
     return markdown([*heads, *(f"AUROC, {words}" for words in by.values())], rows)
 
 
-def _handed(handed: dict[str, float | None]) -> list[str]:
-    shares = (handed[name] for name in ("share", "unusual", "error_of_the_rest"))
+def _handed(handed: dict[str, Any]) -> list[str]:
+    shares = (handed.get(name) for name in ("share", "unusual", "error_of_the_rest"))
     return ["" if share is None else f"{100 * share:.2f}" for share in shares]
 
 

@@ -21,14 +21,18 @@ class Prediction(eqx.Module):
     """p(y | x) of each image, with its entropy split in two, and the variance of what they are made from.
 
     entropy H[E p] = expected entropy E H[p] + mutual information. The first part is ambiguity in the image that more
-    data would not remove; the second is what the model does not know. Probabilities can be sure far from all training
-    images, where one latent function happens to be the largest; then the variance of these functions is large.
+    data would not remove; the second is what the model does not know. Of an image that is unlike all of training the
+    probabilities can be sure. The variance of the latent functions is then often large: where patches are unknown to
+    the model, not where known patches stand in another order.
     """
 
     probabilities: Float[Array, "N K"]
     expected_entropy: Float[Array, " N"]
     variance: Float[Array, " N"]
-    """Of the latent functions f_k(x) given the hidden layers, the mean over k and the draws of hidden layers."""
+    """Of the latent functions f_k(x) given the hidden layers, the mean over k and the draws of hidden layers.
+
+    Of a CNN: that of its logits over draws of dropout or members of an ensemble.
+    """
 
     @property
     def labels(self) -> Int[Array, " N"]:

@@ -11,7 +11,7 @@ import numpy as np
 from tickgp.data.dataset import Dataset, load_dataset
 from tickgp.data.locate import DatasetUnavailableError
 from tickgp.errors import UsageError
-from tickgp.evaluation.handover import hand_over, handed_over
+from tickgp.evaluation.handover import Threshold, hand_over, share_and_error
 from tickgp.evaluation.metrics import auroc, evaluate, fpr95, intervals
 from tickgp.gp.predict import Prediction
 from tickgp.runs.folder import DataChangedError, load_own, write_json
@@ -28,18 +28,23 @@ class Evaluation:
     notes: tuple[str, ...]
 
 
-def evaluate_run(folder: Path, data: DataConfig) -> Evaluation:
+def evaluate_run(
+    folder: Path, data: DataConfig, *, max_error: float | None = None, level: float | None = None
+) -> Evaluation:
     """Metrics of a finished run on the images that `data` names; those on other data are also left in its folder.
 
     On the data it was trained on: the test images. On other data: all images, or the test images where the source has
-    such; classes are matched by their names. Where the model knows none of the classes, only `auroc` and `fpr95` are
-    left: how well entropy, mutual information and variance tell these images from the run's own test images. These two
-    need the images that it was trained on, and are left out where there are none any more. `hand_over` says how many of
-    the images go to a person, and how many of the others are labelled wrongly.
+    such; classes are matched by their names. Where the model knows none of the classes there are no `test` metrics.
+
+    `hand_over` is how many of all images go to a person with the threshold of `max_error` and `level`, by default the
+    run's, and how many of the others are labelled wrongly, which those of unknown classes always are; or the `reason`
+    why there is no threshold. On other data `auroc` and `fpr95` say how well entropy, mutual information and variance
+    tell these images from the run's own test images; they are left out where these are not there any more.
     """
     if data.dataset == ARRAYS:
         raise UsageError(f"the model in {folder} was fitted on arrays; name a dataset with --dataset")
     trained = load_model(folder)
+    threshold = trained.threshold_or_reason(max_error, level)
     own, is_named = _own(folder, trained.config, data)
     if own is not None and is_named:
         if given := [name for name in ("grey", "skip_bad_images") if getattr(data, name)]:
@@ -47,12 +52,12 @@ def evaluate_run(folder: Path, data: DataConfig) -> Evaluation:
                 f"--{given[0].replace('_', '-')} was given for the run's own data, which are read as they were for "
                 "training; leave it out"
             )
-        metrics = _on_own(trained, own)
-        return Evaluation(metrics, own.notes)
+        scores = _scores(trained, trained.predict(own.test.images), own.test.labels, threshold)
+        return Evaluation({**_header(trained, own), **scores}, own.notes)
     other, seen = _without_training(_load(trained, data), own)
     known, notes = _known(other, trained.class_names)
     outside = trained.predict(other.test.images)
-    metrics = {**_header(trained, other), **_scores(trained, outside, known)}
+    metrics = {**_header(trained, other), **_scores(trained, outside, known, threshold)}
     if own is not None:
         metrics |= _strangeness(trained.predict(own.test.images), outside)
     if folder.is_dir():  # not a model that comes with the library
@@ -99,10 +104,6 @@ def _without_training(other: Dataset, own: Dataset | None) -> tuple[Dataset, tup
     return kept, (f"{(~new).sum()} images that the run was trained on are left out",)
 
 
-def _on_own(trained: TrainedModel, own: Dataset) -> dict[str, Any]:
-    return {**_header(trained, own), **_scores(trained, trained.predict(own.test.images), own.test.labels)}
-
-
 def _header(trained: TrainedModel, data: Dataset) -> dict[str, Any]:
     return {"model": trained.config.model.name, "trained_on": trained.config.data.dataset, "dataset": data.name}
 
@@ -129,31 +130,37 @@ def _known(data: Dataset, class_names: tuple[str, ...]) -> tuple[np.ndarray, tup
         return labels, ()
     shown = ", ".join(strangers[:5]) + (", …" if len(strangers) > 5 else "")
     left = int((labels >= 0).sum())
-    return labels, (f"the model knows no {shown}: its metrics are of the {left} images of classes that it knows",)
+    which = f"metrics are of the {left} images of the others" if left else "so there are no errors to count"
+    return labels, (f"the model knows no {shown}: {which}",)
 
 
-def _scores(trained: TrainedModel, prediction: Prediction, labels: np.ndarray) -> dict[str, Any]:
+def _scores(
+    trained: TrainedModel, prediction: Prediction, labels: np.ndarray, threshold: Threshold | str
+) -> dict[str, Any]:
     """Metrics of the images whose label is known, null where there are none, and what is handed over of all images."""
-    known = labels >= 0
-    p, handed = np.asarray(prediction.probabilities, float), _handed_over(trained, prediction, labels)
+    known, seed = labels >= 0, trained.config.seed
+    p, handed = np.asarray(prediction.probabilities, float), _handed_over(trained, prediction, labels, threshold)
     if not known.any():
         return {"test": None, "interval": None, "hand_over": handed}
-    scores, seed = (p[known], labels[known]), trained.config.seed
-    return {"test": evaluate(*scores), "interval": intervals(*scores, seed=seed), "hand_over": handed}
+    y = labels[known]
+    return {"test": evaluate(p[known], y), "interval": intervals(p[known], y, seed=seed), "hand_over": handed}
 
 
-def _handed_over(trained: TrainedModel, prediction: Prediction, labels: np.ndarray) -> dict[str, Any] | None:
-    """What the threshold of the run makes of these images; None if it has none."""
-    threshold = trained.threshold_or_reason()
+def _handed_over(
+    trained: TrainedModel, prediction: Prediction, labels: np.ndarray, threshold: Threshold | str
+) -> dict[str, Any]:
+    """What the threshold makes of these images, or why there is none."""
     if isinstance(threshold, str):
-        return None
+        return {"reason": threshold}
+    assert trained.held_out is not None
     p, variance = np.asarray(prediction.probabilities, float), np.asarray(prediction.variance, float)
-    share, error = handed_over(hand_over(p.max(axis=1), variance, threshold), p.argmax(axis=1) == labels)
+    share, error = share_and_error(hand_over(p.max(axis=1), variance, threshold), p.argmax(axis=1) == labels)
     return {
         "share": share,
         "unusual": float((variance > threshold.max_variance).mean()),
         "error_of_the_rest": error,
-        "allowed": threshold.max_error,
+        "max_error": threshold.max_error,
+        "chosen_on": trained.held_out.source,
     }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,7 +32,7 @@ class Answer:
     mutual_information: float
     """The part of the entropy that comes from what the model does not know."""
     variance: float
-    """Of the latent functions: large where an image is unlike those that the model knows, however sure it is."""
+    """Of the latent functions: large where an image has patches that the model does not know, however sure it is."""
     unusual: bool
     """Whether its variance is more than that of nearly all held-out images; false if there were none."""
     hand_over: bool
@@ -104,7 +105,8 @@ def _answers(trained: TrainedModel, images: np.ndarray, names: list[str], thresh
     p, variance = np.asarray(prediction.probabilities, float), np.asarray(prediction.variance, float)
     best, confidence = p.argmax(axis=1), p.max(axis=1)
     person = [True] * len(p) if threshold is None else hand_over(confidence, variance, threshold).tolist()
-    usual = np.inf if trained.held_out is None else trained.held_out.max_variance
+    source = threshold or trained.held_out
+    unusual = variance > (math.inf if source is None else source.max_variance)
     return [
         Answer(
             file=name,
@@ -113,7 +115,7 @@ def _answers(trained: TrainedModel, images: np.ndarray, names: list[str], thresh
             entropy=float(prediction.entropy[i]),
             mutual_information=float(prediction.mutual_information[i]),
             variance=float(variance[i]),
-            unusual=bool(variance[i] > usual),
+            unusual=bool(unusual[i]),
             hand_over=person[i],
             probabilities=dict(zip(trained.class_names, p[i].tolist(), strict=True)),
         )
