@@ -265,6 +265,11 @@ def test_hands_over_what_it_is_not_sure_of() -> None:
         model.hand_over(images, max_error=0.0)
 
 
+def test_too_few_held_out_images_are_said_before_training() -> None:
+    with pytest.warns(UserWarning, match="10 images are set aside, and `hand_over` needs at least 29 to promise"):
+        classifier(validation_share=0.25, max_error=0.1, max_steps=1).fit(*problem(40))
+
+
 def test_without_held_out_images_it_hands_nothing_over(fitted: TickClassifier) -> None:
     with pytest.raises(ValueError, match=r"no images were held out.* TickClassifier\(validation_share=0\.2\)"):
         fitted.hand_over(problem()[0])

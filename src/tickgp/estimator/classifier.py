@@ -20,7 +20,7 @@ from tickgp.data.splits import stratified_split
 from tickgp.estimator.files import Fitted, load_fitted, save_fitted
 from tickgp.estimator.inputs import Inputs, Shape, as_rows, image_shape, square
 from tickgp.estimator.settings import CONSTRAINTS, REPORT_EVERY, run_config
-from tickgp.evaluation.handover import HeldOut, hand_over
+from tickgp.evaluation.handover import HeldOut, hand_over, images_needed
 from tickgp.gp.models import DeepGP
 from tickgp.gp.predict import Prediction
 from tickgp.runs.model_file import TrainedModel
@@ -153,6 +153,12 @@ class TickClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.inputs_ = Inputs.of(rows[kept], shape)
         images = self.inputs_(rows)
         config = run_config(self.get_params(), name, images[kept], seed)
+        if len(aside) and len(aside) < (needed := images_needed(config.max_error, config.confidence)):
+            warnings.warn(
+                f"{len(aside)} images are set aside, and `hand_over` needs at least {needed} to promise an error below "
+                f"{config.max_error:g}; set more aside (validation_share), or allow a larger error (max_error)",
+                stacklevel=2,
+            )
         self.trained_ = TrainedModel(
             self._train(config, images[kept], labels[kept]), config, _names(self.classes_), self.inputs_.shape
         )
