@@ -19,9 +19,7 @@ from tickgp.runs.model_file import load_model
 
 N = 60
 FITTING = {
-    "check_classifiers_classes",
     "check_estimators_pickle",
-    "check_methods_subset_invariance",
     "check_n_features_in_after_fitting",
 }
 """Some of scikit-learn's checks that fit, beside those that do not. All of them together are slow."""
