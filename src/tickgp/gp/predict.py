@@ -14,6 +14,8 @@ from tickgp.gp.likelihoods import AbstractClassification
 from tickgp.gp.memory import fitting_batch
 from tickgp.gp.models import DeepGP
 
+DOUBTS = ("entropy", "mutual_information", "variance")
+"""The numbers of a `Prediction` that say how far it can be trusted."""
 _TOGETHER = 10
 
 

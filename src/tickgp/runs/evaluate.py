@@ -13,11 +13,13 @@ from tickgp.data.locate import DatasetUnavailableError
 from tickgp.errors import UsageError
 from tickgp.evaluation.handover import Threshold, hand_over, share_and_error
 from tickgp.evaluation.metrics import auroc, evaluate, fpr95, intervals
-from tickgp.gp.predict import Prediction
+from tickgp.gp.predict import DOUBTS, Prediction
 from tickgp.runs.folder import DataChangedError, load_own, write_json
 from tickgp.runs.model_file import ARRAYS, TrainedModel, load_model
 from tickgp.runs.places import whole_name
 from tickgp.training.config import Config, DataConfig
+
+_CHOSEN_HERE = "the threshold was chosen on these very images, so that of new ones more may be labelled wrongly"
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,9 @@ def evaluate_run(
                 "training; leave it out"
             )
         scores = _scores(trained, trained.predict(own.test.images), own.test.labels, threshold)
-        return Evaluation({**_header(trained, own), **scores}, own.notes)
+        chosen_here = trained.held_out is not None and trained.held_out.source == "test"
+        notes = (*own.notes, _CHOSEN_HERE) if chosen_here and not isinstance(threshold, str) else own.notes
+        return Evaluation({**_header(trained, own), **scores}, notes)
     other, seen = _without_training(_load(trained, data), own)
     known, notes = _known(other, trained.class_names)
     outside = trained.predict(other.test.images)
@@ -139,20 +143,17 @@ def _scores(
 ) -> dict[str, Any]:
     """Metrics of the images whose label is known, null where there are none, and what is handed over of all images."""
     known, seed = labels >= 0, trained.config.seed
-    p, handed = np.asarray(prediction.probabilities, float), _handed_over(trained, prediction, labels, threshold)
+    p, handed = np.asarray(prediction.probabilities, float), _handed_over(prediction, labels, threshold)
     if not known.any():
         return {"test": None, "interval": None, "hand_over": handed}
     y = labels[known]
     return {"test": evaluate(p[known], y), "interval": intervals(p[known], y, seed=seed), "hand_over": handed}
 
 
-def _handed_over(
-    trained: TrainedModel, prediction: Prediction, labels: np.ndarray, threshold: Threshold | str
-) -> dict[str, Any]:
+def _handed_over(prediction: Prediction, labels: np.ndarray, threshold: Threshold | str) -> dict[str, Any]:
     """What the threshold makes of these images, or why there is none."""
     if isinstance(threshold, str):
         return {"reason": threshold}
-    assert trained.held_out is not None
     p, variance = np.asarray(prediction.probabilities, float), np.asarray(prediction.variance, float)
     share, error = share_and_error(hand_over(p.max(axis=1), variance, threshold), p.argmax(axis=1) == labels)
     return {
@@ -160,16 +161,11 @@ def _handed_over(
         "unusual": float((variance > threshold.max_variance).mean()),
         "error_of_the_rest": error,
         "max_error": threshold.max_error,
-        "chosen_on": trained.held_out.source,
     }
 
 
 def _strangeness(inside: Prediction, outside: Prediction) -> dict[str, Any]:
-    scores = {
-        "entropy": (inside.entropy, outside.entropy),
-        "mutual_information": (inside.mutual_information, outside.mutual_information),
-        "variance": (inside.variance, outside.variance),
-    }
+    scores = {name: (getattr(inside, name), getattr(outside, name)) for name in DOUBTS}
     return {
         "auroc": {name: auroc(*pair) for name, pair in scores.items()},
         "fpr95": {name: fpr95(*pair) for name, pair in scores.items()},

@@ -11,12 +11,10 @@ import numpy as np
 from tickgp.data.dataset import Dataset
 from tickgp.errors import UsageError
 from tickgp.evaluation.report import ReportContents, render
-from tickgp.gp.predict import Prediction
+from tickgp.gp.predict import DOUBTS, Prediction
 from tickgp.runs.folder import load_own, read_history, read_json
 from tickgp.runs.model_file import TrainedModel, load_model
 from tickgp.training.tensors import write_whole
-
-_DOUBTS = ("entropy", "mutual_information", "variance")
 
 
 def make_report(folder: Path, data_dir: Path | None = None, dataset: str | None = None) -> Path:
@@ -50,10 +48,10 @@ def write_report(folder: Path, trained: TrainedModel, data: Dataset, prediction:
 def write_predictions(folder: Path, data: Dataset, prediction: Prediction) -> None:
     """`predictions.csv`: of each test image what it is, what the model says, and how surely."""
     names, p = data.class_names, np.asarray(prediction.probabilities)
-    doubts = np.stack([getattr(prediction, name) for name in _DOUBTS], axis=1)
+    doubts = np.stack([getattr(prediction, name) for name in DOUBTS], axis=1)
     content = io.StringIO()
     table = csv.writer(content, lineterminator="\n")
-    table.writerow(["image", "true", "predicted", "probability", *_DOUBTS, *(f"p({name})" for name in names)])
+    table.writerow(["image", "true", "predicted", "probability", *DOUBTS, *(f"p({name})" for name in names)])
     for i, (label, said) in enumerate(zip(data.test.labels, p.argmax(axis=1), strict=True)):
         table.writerow([data.test.name(i), names[label], names[said], p[i, said], *doubts[i], *p[i]])
     _write(folder / "predictions.csv", content.getvalue())
