@@ -22,12 +22,18 @@ from tickgp.experiments.side_tables import (
     seeds_table,
     step_ms,
     strangers_table,
+    training_table,
 )
 from tickgp.experiments.tables import Book, table1, table2, table3
 
 ROOT = Path(__file__).parents[2]
 SCALES = ("paper", "fast", "smoke")
-MADE = {"elbo": -5000.0, "seconds": 1.0, "machine": {"device": "cpu", "python": "3.12", "libraries": {"jax": "0.11"}}}
+MADE = {
+    "elbo": -5000.0,
+    "seconds": 1.0,
+    "machine": {"device": "cpu", "python": "3.12", "libraries": {"jax": "0.11"}},
+    "curve": [{"train_nll": 0.03}],
+}
 
 
 def scores(error: float, nll: float) -> dict:
@@ -123,6 +129,13 @@ def test_the_nll_of_hits_makes_up_the_rest(tmp_path):
     perfect = {"5": {"test": scores(0.0, 0.02)["test"] | {"nll_misses": None}}}
     write(tmp_path, "mnist/tick", {"metrics": dict.fromkeys(("test", "semeion"), perfect), **MADE})
     assert "| 0.020 [0.015]" in hits_table(Book(tmp_path, "paper"))
+
+
+def test_the_nll_of_training_images_is_the_last_one_watched(tmp_path):
+    curve = [{"train_nll": 0.5}, {"train_nll": 0.04321}]
+    write(tmp_path, "mnist/conv", {"metrics": tick_metrics(), **MADE, "curve": curve})
+    row = next(line for line in training_table(Book(tmp_path, "paper")).splitlines() if line.startswith("| MNIST"))
+    assert row == "| MNIST | [0.060] | 0.043 [0.057] | [0.029] | [0.035] |"
 
 
 def test_seeds_show_their_spread_once_there_are_two(tmp_path):

@@ -246,7 +246,7 @@ def _data(dataset: str, scale: Scale) -> DataConfig:
     return DataConfig(dataset=dataset)
 
 
-_DEEP_STEPS = {"mnist": {1: 60_000, 2: 60_000, 3: 30_000}, "cifar10": {1: 60_000, 2: 120_000, 3: 40_000}}
+_DEEP_STEPS = {"mnist": {1: 60_000, 2: 60_000, 3: 30_000}, "cifar10": {1: 120_000, 2: 120_000, 3: 40_000}}
 """Of our settings, by dataset and number of layers."""
 _PLAIN: dict[str, Any] = {"learning_rate": 0.01, "natural_gradients": False, "likelihood_samples": 1}
 """Adam for all, and one draw: how the paper's models are trained here."""

@@ -18,6 +18,7 @@ from tickgp.experiments.side_tables import (
     sampler_table,
     seeds_table,
     strangers_table,
+    training_table,
 )
 from tickgp.experiments.tables import Book, depth_baselines, table1, table2, table3
 
@@ -43,6 +44,8 @@ BOUNDS = """ELBOs have no interval. Those of two and three layers are made of ma
 model: see "The price of joint samples"."""
 HITS = """NLL = e · NLL of misses + (1 − e) · NLL of hits, with the error e: what of table 1's NLL comes from images
 that a model classifies correctly. In brackets what follows from the paper's numbers."""
+TRAINING = """Of those that a run watches, 2,000 at most, at its end; GPs: S = 100. In brackets the paper's NLL of the
+test images: [docs/findings.md](docs/findings.md) says why they stand side by side."""
 CALIBRATED = """Expected calibration error: how far confidence and accuracy are apart, averaged over 15 bins of
 confidence. Predictions of GPs: S = 100. Not in the paper."""
 SEEDED = """Mean ± standard deviation over seeds, each of all randomness of a run, and each number. The first
@@ -84,6 +87,7 @@ def _scale(results: Path, scale: Scale) -> str:
     sections = {
         "Table 1": f"{table1(book)}\n\n{about_cnns(book)}",
         "Table 1, correctly classified images": f"{HITS}\n\n{hits_table(book)}",
+        "Table 1, training images": f"{TRAINING}\n\n{training_table(book)}",
         "Table 1, calibration": f"{CALIBRATED}\n\n{calibration_table(book)}",
         "Table 2": f"{BOUNDS}\n\n{table2(book)}",
         "Table 3": table3(book),

@@ -116,6 +116,23 @@ def _of_hits(metrics: dict[str, Any]) -> str:
     return f"{(metrics['nll'] - of_misses) / (1 - error):.3f}"
 
 
+def training_table(book: Book) -> str:
+    """The NLL of the training images that table 1's runs watch, at their end, beside the paper's NLL of test images."""
+    rows = []
+    for dataset, title in DATASETS.items():
+        runs: dict[str, str | None] = {name: f"{dataset}/{name}" for name in SHALLOW}
+        runs["bcnn"] = book.best_cnn(dataset)
+        ours = {name: None if run is None else book.run(run) for name, run in runs.items()}
+        cells = [
+            beside(
+                "" if result is None else f"{result['curve'][-1]['train_nll']:.3f}", paper.TABLE1[dataset][name]["nll"]
+            )
+            for name, result in ours.items()
+        ]
+        rows.append([title, *cells])
+    return markdown(["NLL of training images", "SE", "Conv", "TICK", "B-CNN"], rows)
+
+
 def seeds_table(book: Book) -> str:
     """MNIST's GPs of table 1 with each seed, and their spread; empty until one of them has two."""
     both = [f"{METRICS[metric]}{where}" for where in ("", ", Semeion") for metric in ("top1_error", "nll")]
