@@ -16,7 +16,7 @@ from tickgp.estimator import TickClassifier
 from tickgp.estimator.settings import run_config
 from tickgp.runs.execute import execute
 from tickgp.runs.folder import prepare
-from tickgp.runs.model_file import ARRAYS, load_model, save_model
+from tickgp.runs.model_file import ARRAYS, TrainedModel, load_model, save_model
 from tickgp.training.config import Config, DataConfig, ModelConfig, TrainingConfig
 
 CONFIG = Config(
@@ -219,3 +219,30 @@ def test_training_with_curves_for_tensorboard(tickgp, tmp_path):
     assert f"Hand-over: {promise}" in tickgp("info", tmp_path / "run")[1].splitlines()
     (events,) = (tmp_path / "run" / "tensorboard").iterdir()
     assert b"held_out/nll" in events.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (
+            jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 9 bytes.\nand more"),
+            "9 bytes.); training",
+        ),
+        (MemoryError(), "not enough memory; training takes less"),
+    ],
+)
+def test_want_of_memory_is_said_in_words(tickgp, monkeypatch, run, image, error, words):
+    def fail(*_):
+        raise error
+
+    monkeypatch.setattr(TrainedModel, "predict", fail)
+    code, _, said = tickgp("predict", run, image)
+    assert code == 1
+    assert words in said
+    assert "and more" not in said
+
+
+def test_progress_is_for_terminals(tickgp, run, image):
+    code, out, said = tickgp("predict", run, image, "--csv")
+    assert code == 0
+    assert "1 images" not in out + said

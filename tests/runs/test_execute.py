@@ -237,7 +237,10 @@ def test_data_that_changed_are_noticed(tmp_path):
     *_, event = execute(tmp_path / "run", stop=lambda: True)
     assert event == Stopped(11)
     np.savez(tmp_path / "data.npz", x=x[::-1], y=y)
-    with pytest.raises(ValueError, match=r"is no longer what .* was trained on"):
+    with pytest.raises(ValueError, match=r"is no longer what .* was trained on: images or labels have changed"):
+        list(execute(tmp_path / "run"))
+    np.savez(tmp_path / "data.npz", x=x[:58], y=y[:58])
+    with pytest.raises(ValueError, match="it had 60 images and has 58 now; restore them"):
         list(execute(tmp_path / "run"))
 
 
@@ -367,3 +370,15 @@ def test_validation_images_are_left_out_and_choose_the_threshold(tmp_path):
     probabilities = np.asarray(trained.predict(own.validation.images).probabilities)
     np.testing.assert_array_equal(trained.held_out.right, probabilities.argmax(axis=1) == own.validation.labels)
     np.testing.assert_array_equal(trained.held_out.confidence, probabilities.max(axis=1))
+
+
+def test_two_processes_do_not_train_in_one_folder(tmp_path):
+    run = tmp_path / "run"
+    first = execute(run, SMALL)
+    next(event for event in first if isinstance(event, Report))
+    for second in (execute(run), execute(run, SMALL, overwrite=True)):
+        with pytest.raises(UsageError, match="another process is training in"):
+            list(second)
+    first.close()
+    *_, event = execute(run)
+    assert isinstance(event, Finished)

@@ -39,10 +39,22 @@ def main() -> None:
     except Exception as error:
         if "--debug" in sys.argv:
             raise
-        expected = isinstance(error, ValueError | ArithmeticError | OSError)
-        text = str(error) if expected else f"{type(error).__name__}: {error} (--debug shows where)"
-        Console(stderr=True, highlight=False, soft_wrap=True).print(f"tickgp: {text}", style="red", markup=False)
+        Console(stderr=True, highlight=False, soft_wrap=True).print(
+            f"tickgp: {_in_words(error)}", style="red", markup=False
+        )
         sys.exit(2 if isinstance(error, UsageError) else 1)
+
+
+def _in_words(error: Exception) -> str:
+    if isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in str(error):  # NumPy's, and JAX's
+        detail = str(error).partition("\n")[0]
+        return (
+            f"there is not enough memory{f' ({detail})' if detail else ''}; training takes less with smaller batches "
+            "(--batch-size), fewer inducing patches (--num-inducing), patches further apart (--stride) or smaller "
+            "images (--image-size)"
+        )
+    expected = isinstance(error, ValueError | ArithmeticError | OSError)
+    return str(error) if expected else f"{type(error).__name__}: {error} (--debug shows where)"
 
 
 def _run(arguments: list[str]) -> None:

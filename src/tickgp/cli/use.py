@@ -107,7 +107,9 @@ def predict(
     trained, console = load_model(run), open_console(csv or json)
     threshold = trained.threshold_or_reason(max_error, confidence)
     rule = None if isinstance(threshold, str) else threshold
-    answers, problems = predict_files(trained, files, threshold=rule, skip_bad_images=skip_bad_images)
+    with console.status("") as status:
+        done = lambda number: status.update(f"{number:,} of {len(files):,} images")
+        answers, problems = predict_files(trained, files, threshold=rule, skip_bad_images=skip_bad_images, done=done)
     for problem in problems:
         say(console, f"left out: {problem}")
     if (note := other_sizes(trained, files)) is not None:

@@ -32,11 +32,15 @@ class Dataset:
     notes: tuple[str, ...] = ()
     """What a person should know: images left out, uneven classes, images fitted to a model."""
 
+    @property
+    def parts(self) -> tuple[Split, ...]:
+        """All that there are: those to train on, to test, and to make choices on."""
+        return (self.train, self.test) if self.validation is None else (self.train, self.test, self.validation)
+
     def sha256(self) -> str:
         """Of images, labels and class names, in their order, whatever files they are in: equal on every machine."""
         digest = hashlib.sha256(json.dumps(self.class_names).encode())
-        parts = (self.train, self.test) if self.validation is None else (self.train, self.test, self.validation)
-        for array in (array for part in parts for array in (part.images, part.labels)):
+        for array in (array for part in self.parts for array in (part.images, part.labels)):
             little = np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
             digest.update(f"{little.dtype.str} {little.shape}".encode())
             digest.update(little.data)

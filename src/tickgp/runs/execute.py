@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Generator, Iterator
+from contextlib import ExitStack
 from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from tickgp.runs.folder import (
     append_history,
     check_free,
     forget_previous,
+    held,
     load_data,
     load_own,
     prepare,
@@ -61,8 +63,21 @@ def execute(
     """A new run with the settings `config`; without them the run in `folder`, from its latest good checkpoint.
 
     When `stop` says so, or after the settings' `max_seconds`, it ends early with a checkpoint. Nothing is written, and
-    no old run overwritten, before the data are read and the model is built.
+    no old run overwritten, before the data are read and the model is built. No two processes train in one folder.
     """
+    with ExitStack() as stack:
+        yield from _execute(folder, config, overwrite, stop, command, stack)
+
+
+def _execute(
+    folder: Path,
+    config: Config | None,
+    overwrite: bool,
+    stop: Callable[[], bool],
+    command: str,
+    stack: ExitStack,
+) -> Iterator[Event]:
+    """`execute`, with the `stack` that keeps the folder locked."""
     began, new = time.monotonic(), config is not None
     if config is not None:
         check_free(folder, overwrite=overwrite)
@@ -72,6 +87,7 @@ def execute(
         data = load_data(config)
     else:
         config = read_config(folder / "config.toml")
+        stack.enter_context(held(folder))
         yield from (Note(f"removed {name}, which was cut short") for name in remove_leftovers(folder))
         data = load_own(folder, config)
     yield from (Note(note) for note in (_loaded(data), *data.notes, *_warnings(config, data)))
@@ -88,6 +104,7 @@ def execute(
         where = f"{config.training.start_from}{f' ({differing})' if differing else ''}"
         yield Note(f"starts from the trained model of {where}; {_KEPT}")
     if new:
+        stack.enter_context(held(folder))
         prepare(config, folder, overwrite=overwrite)
     run = _Run(folder, config, data, command, began)
     run.note_start()

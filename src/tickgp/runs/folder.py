@@ -20,7 +20,8 @@ import platform
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
@@ -34,6 +35,11 @@ from tickgp.runs.places import is_there, resolved
 from tickgp.training.config import Config
 from tickgp.training.tensors import write_whole
 from tickgp.training.toml import format_config, read_config
+
+try:
+    import fcntl
+except ImportError:  # on Windows
+    fcntl = None  # type: ignore[assignment]
 
 PREVIOUS = "previous-run"
 MACHINE = ("tickgp", "git", "python", "libraries", "device", "cpu", "cores")
@@ -55,6 +61,30 @@ def check_free(folder: Path, *, overwrite: bool = False) -> None:
         raise UsageError(f"{folder} is not empty and holds no run, so nothing is written there; give another --out")
     if not overwrite:
         raise UsageError(f"{folder} holds a run; give another --out, --overwrite it, or continue it: --resume {folder}")
+
+
+@contextmanager
+def held(folder: Path) -> Iterator[None]:
+    """Keeps other processes from training in `folder`, which is made if need be, until this ends, however it ends.
+
+    Where folders cannot be locked, as on Windows or on some network disks, it keeps nobody.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    if fcntl is None:
+        yield
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        raise UsageError(f"another process is training in {folder}; wait for it, or give another --out") from None
+    except OSError:  # a disk without locks
+        pass
+    try:
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def prepare(config: Config, folder: Path, *, overwrite: bool = False) -> None:
@@ -149,11 +179,11 @@ def load_own(folder: Path, config: Config, data_dir: Path | None = None, dataset
 
 def _check_unchanged(folder: Path, data: Dataset) -> None:
     path = folder / "manifest.json"
-    if path.is_file() and read_json(path)["dataset"]["sha256"] != data.sha256():
-        raise DataChangedError(
-            f"{data.name} is no longer what {folder} was trained on: images or labels have changed; restore them, or "
-            "train anew"
-        )
+    if not path.is_file() or (before := read_json(path)["dataset"])["sha256"] == data.sha256():
+        return
+    then, now = before.get("images"), sum(map(len, data.parts))
+    how = "images or labels have changed" if then in (now, None) else f"it had {then:,} images and has {now:,} now"
+    raise DataChangedError(f"{data.name} is no longer what {folder} was trained on: {how}; restore them, or train anew")
 
 
 def read_history(folder: Path, last: int = sys.maxsize) -> list[dict[str, Any]]:
@@ -209,7 +239,7 @@ def write_manifest(folder: Path, config: Config, data: Dataset, command: str, de
     content = {
         "command": first,
         "seed": config.seed,
-        "dataset": {"name": data.name, "sha256": data.sha256()},
+        "dataset": {"name": data.name, "sha256": data.sha256(), "images": sum(map(len, data.parts))},
         "notes": list(data.notes),
         "seconds": round(seconds, 1),
         **machine(device),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from tickgp.errors import UsageError
 from tickgp.evaluation.handover import Threshold, hand_over
 from tickgp.runs.model_file import TrainedModel
 
-_AT_ONCE = 1024
+_AT_ONCE = 512
 """Pictures in memory at a time."""
 
 
@@ -41,12 +41,18 @@ class Answer:
 
 
 def predict_files(
-    trained: TrainedModel, files: Sequence[Path], *, threshold: Threshold | None, skip_bad_images: bool = False
+    trained: TrainedModel,
+    files: Sequence[Path],
+    *,
+    threshold: Threshold | None,
+    skip_bad_images: bool = False,
+    done: Callable[[int], None] = lambda number: None,
 ) -> tuple[list[Answer], list[str]]:
     """An answer for each image file, and a sentence for each that could not be read and was left out.
 
     Images that the `threshold` does not keep are for a person; without a threshold all are. Each is turned upright,
-    fitted to the size of the training images, and made grey or coloured as they were.
+    fitted to the size of the training images, and made grey or coloured as they were. `done` is told now and then how
+    many files are behind it.
     """
     if trained.image_shape[:2] == (1, 1) or trained.image_shape[2] not in (1, 3):
         shape = "×".join(map(str, trained.image_shape))
@@ -54,6 +60,7 @@ def predict_files(
     answers: list[Answer] = []
     problems: list[str] = []
     for start in range(0, len(files), _AT_ONCE):
+        done(start)
         images, names = [], []
         for file in files[start : start + _AT_ONCE]:
             try:
