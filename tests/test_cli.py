@@ -228,6 +228,10 @@ def test_training_with_curves_for_tensorboard(tickgp, tmp_path):
             jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 9 bytes.\nand more"),
             "9 bytes.); training",
         ),
+        (
+            jax.errors.JaxRuntimeError("INTERNAL: Error dispatching: Out of memory allocating 7 bytes."),
+            "7 bytes.); training",
+        ),
         (MemoryError(), "not enough memory; training takes less"),
     ],
 )
@@ -246,3 +250,11 @@ def test_progress_is_for_terminals(tickgp, run, image):
     code, out, said = tickgp("predict", run, image, "--csv")
     assert code == 0
     assert "1 images" not in out + said
+
+
+def test_when_no_image_can_be_read_nothing_is_answered(tickgp, run, tmp_path):
+    (tmp_path / "bad.png").write_text("no picture")
+    code, out, said = tickgp("predict", run, tmp_path / "bad.png", "--skip-bad-images", "--json")
+    assert (code, out) == (1, "")
+    assert "left out" in said
+    assert "none of the images can be read" in said

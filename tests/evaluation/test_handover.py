@@ -1,5 +1,6 @@
 import dataclasses
 import json
+import re
 
 import numpy as np
 import pytest
@@ -281,7 +282,7 @@ def test_what_is_not_finite_is_said_at_once(part):
 def test_without_held_out_images_nothing_is_unusual():
     none = HeldOut("validation", np.zeros(0), np.zeros(0, bool), np.zeros(0))
     assert none.max_variance == np.inf
-    with pytest.raises(ValueError, match=r"0 held-out images cannot show .* allow a larger error$"):
+    with pytest.raises(ValueError, match=r"0 held-out images cannot show .* hold out more images$"):
         none.threshold(0.1)
 
 
@@ -290,6 +291,19 @@ def test_the_least_error_that_can_be_had_is_said(n, least):
     with pytest.raises(ValueError, match=f"allow a larger error, of {least} or more$"):
         choose_threshold(*ranked([True] * n), max_error=0.001)
     assert choose_threshold(*ranked([True] * n), max_error=least).kept == 1
+
+
+def test_errors_that_are_known_are_in_the_advice():
+    """Of 66 images the model is wrong in every other one, or in its three least sure ones."""
+    with pytest.raises(
+        ValueError, match=r"hold out more images, and improve the model, .* wrong too often \(33 of 66\)"
+    ):
+        choose_threshold(*ranked([True, False] * 33), max_error=0.001)
+    outcomes = ranked([True] * 63 + [False] * 3)
+    with pytest.raises(ValueError, match=r"or allow a larger error, of 0\.\d+ or more$") as refused:
+        choose_threshold(*outcomes, max_error=0.001)
+    least = float(re.findall(r"of (0\.\d+) or more", str(refused.value))[0])
+    assert choose_threshold(*outcomes, max_error=least).errors < 3
 
 
 def test_new_images_are_rarely_unusual():

@@ -9,6 +9,7 @@ from sklearn.metrics import roc_auc_score
 
 from tickgp.data.dataset import load_dataset
 from tickgp.errors import UsageError
+from tickgp.runs import evaluate
 from tickgp.runs.evaluate import evaluate_run
 from tickgp.runs.model_file import load_model, save_model
 from tickgp.training.config import DataConfig
@@ -113,3 +114,24 @@ def test_images_that_were_moved(finished, tmp_path):
         evaluate_run(tmp_path, gone)
     with pytest.raises(UsageError, match="there is no such file"):
         evaluate_run(tmp_path, DataConfig("npz:nothing"))
+
+
+def test_images_that_the_threshold_was_chosen_on_are_told(finished, tmp_path):
+    """All of its own test images, or some of them among others."""
+    said = evaluate_run(finished, DataConfig("digits"), max_error=0.5).notes
+    assert any("the threshold was chosen on these very images" in note for note in said)
+    digits = load_dataset("digits").test
+    images = np.concatenate([digits.images[:7], 1 - digits.images[7:20]])
+    np.savez(tmp_path / "some.npz", x=images, y=digits.labels[:20].astype(str))
+    said = evaluate_run(finished, DataConfig(f"npz:{tmp_path / 'some.npz'}"), max_error=0.5).notes
+    assert any("the threshold was chosen on 7 of these images" in note for note in said)
+
+
+def test_metrics_are_told_where_they_cannot_be_kept(finished, arrays, monkeypatch):
+    def refuse(*_):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(evaluate, "write_json", refuse)
+    evaluation = evaluate_run(finished, DataConfig(f"npz:{arrays[0]}"))
+    assert evaluation.metrics["test"]["n"] > 0
+    assert any("not kept with the run" in note and "Permission denied" in note for note in evaluation.notes)

@@ -18,13 +18,13 @@ from tickgp.errors import UsageError
 from tickgp.evaluation import bound
 from tickgp.runs.events import Finished, Note, Report, Stopped
 from tickgp.runs.execute import execute
-from tickgp.runs.folder import PREVIOUS, prepare
+from tickgp.runs.folder import PREVIOUS, append_history, prepare, read_history
 from tickgp.runs.model_file import TrainedModel, load_model
 from tickgp.runs.report import write_predictions, write_report
 from tickgp.training import loop
 from tickgp.training.config import DataConfig, ModelConfig
 from tickgp.training.tensors import read_words
-from tickgp.training.toml import read_config
+from tickgp.training.toml import format_config, read_config
 
 
 def times(folder: Path) -> list[float]:
@@ -382,3 +382,24 @@ def test_two_processes_do_not_train_in_one_folder(tmp_path):
     first.close()
     *_, event = execute(run)
     assert isinstance(event, Finished)
+
+
+def test_where_nothing_can_be_written_is_said_before_the_data_are_read(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UsageError, match=r"file is a file; give another --out"):
+        list(execute(tmp_path / "file" / "run", SMALL))
+    monkeypatch.setattr("os.access", lambda *_: False)
+    with pytest.raises(UsageError, match=f"nothing may be written into {tmp_path}; give another --out"):
+        list(execute(tmp_path / "a" / "run", SMALL))
+
+
+def test_the_report_of_a_run_that_is_trained_further_is_of_one_state(finished, tmp_path):
+    run, data = tmp_path / "run", load_dataset("digits")
+    shutil.copytree(finished, run)
+    before = (run / "report.html").read_text()
+    longer = replace(SMALL, training=replace(SMALL.training, max_steps=60))
+    (run / "config.toml").write_text(format_config(longer))
+    append_history(run, {**read_history(run)[-1], "step": 35})
+    trained = load_model(run)
+    write_report(run, trained, data, trained.predict(data.test.images))
+    assert (run / "report.html").read_text() == before

@@ -46,7 +46,7 @@ def main() -> None:
 
 
 def _in_words(error: Exception) -> str:
-    if isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in str(error):  # NumPy's, and JAX's
+    if isinstance(error, MemoryError) or "out of memory" in str(error).lower():  # NumPy's, and JAX's
         detail = str(error).partition("\n")[0]
         return (
             f"there is not enough memory{f' ({detail})' if detail else ''}; training takes less with smaller batches "

@@ -112,6 +112,8 @@ def predict(
         answers, problems = predict_files(trained, files, threshold=rule, skip_bad_images=skip_bad_images, done=done)
     for problem in problems:
         say(console, f"left out: {problem}")
+    if not answers:
+        raise ValueError("none of the images can be read; give others")
     if (note := other_sizes(trained, files)) is not None:
         say(console, note)
     if json:

@@ -34,7 +34,7 @@ def read_folder(
     parts = find_images(path)
     names = tuple(parts[0])
     if len(names) < 2:
-        raise ValueError(f"{path} has {len(names)} class folders; at least 2 are needed: {LAYOUT}")
+        raise UsageError(f"{path} has {len(names)} class folders; at least 2 are needed: {LAYOUT}")
     size = image_size or _common_size([file for part in parts for files in part.values() for file in files])
     read = [_read_part(path, part, names, size, fit, skip_bad_images) for part in parts]
     channels = max(split.images.shape[-1] for split, _ in read)
@@ -53,7 +53,7 @@ def find_images(path: Path) -> list[Files]:
         return [_classes(path)]
     train, test = _classes(folders["train"]), _classes(folders["test"])
     if strangers := test.keys() - train.keys():
-        raise ValueError(f"{folders['test'] / min(strangers)} is a class that {folders['train']} lacks; add it there")
+        raise UsageError(f"{folders['test'] / min(strangers)} is a class that {folders['train']} lacks; add it there")
     return [train, test]
 
 
@@ -64,16 +64,16 @@ def possible_images(path: Path) -> list[Path]:
 
 def _classes(path: Path) -> Files:
     if loose := [file for file in _visible(path) if not file.is_dir()]:
-        raise ValueError(f"{loose[0]} lies beside the class folders; {LAYOUT}")
+        raise UsageError(f"{loose[0]} lies beside the class folders; {LAYOUT}")
     return {folder.name: _images_in(folder) for folder in _visible(path)}
 
 
 def _images_in(folder: Path) -> list[Path]:
     files = list(_visible(folder))
     if nested := [file for file in files if file.is_dir()]:
-        raise ValueError(f"{nested[0]} is a folder inside of what should be one class; {LAYOUT}")
+        raise UsageError(f"{nested[0]} is a folder inside of what should be one class; {LAYOUT}")
     if not files:
-        raise ValueError(f"{folder} has no images; add some, or remove the folder")
+        raise UsageError(f"{folder} has no images; add some, or remove the folder")
     return files
 
 

@@ -119,17 +119,15 @@ def choose_threshold(confidence: ArrayLike, right: ArrayLike, *, max_error: floa
     """
     c, wrong = _check_held_out(confidence, right)
     _check_limits(max_error, level)
-    needed = images_needed(max_error, level)
+    needed, steps = images_needed(max_error, level), _Steps.of(c, wrong)
     if len(c) < needed:
-        least = _least_error(len(c), level)
-        larger = f", of {least:g} or more" if least <= LARGEST_SUGGESTION else ""
         raise ValueError(
             f"{len(c)} held-out images cannot show an error below {max_error:g} with confidence {level:g}, even when "
-            f"all are right; at least {needed} are needed: hold out more images, or allow a larger error{larger}"
+            f"all are right; at least {needed} are needed: hold out more images{_or_allow(steps, max_error, level)}"
         )
-    found = _lowest(_Steps.of(c, wrong), max_error, level)
+    found = _lowest(steps, max_error, level)
     if found is None:
-        raise ValueError(_best_instead(_Steps.of(c, wrong), max_error, level))
+        raise ValueError(_best_instead(steps, max_error, level))
     return found
 
 
@@ -216,18 +214,33 @@ def _last_in_row(passed: Bool[np.ndarray, " T"], start: int) -> int:
 
 
 def _best_instead(steps: _Steps, max_error: float, level: float) -> str:
-    """What to say when no threshold passes: the least larger error that this data can promise, if any is of use."""
+    """What to say when no threshold passes."""
     N, errors = int(steps.kept[-1]), int(steps.errors[-1])
     said = f"no threshold keeps the error below {max_error:g} with confidence {level:g} on {N} held-out images"
-    larger = {min(float(f"{max_error * 1.1**i:.2g}"), LARGEST_SUGGESTION) for i in range(1, 200)}
-    for limit in sorted(limit for limit in larger if limit > max_error):
-        if (found := _lowest(steps, limit, level)) is not None:
-            return (
-                f"{said}; the best that can be had is an error below {limit:g}, keeping {100 * found.kept:.0f} % of "
-                "the images: allow that, hold out more images, or improve the model"
-            )
+    if (found := _least_larger(steps, max_error, level)) is not None:
+        return (
+            f"{said}; the best that can be had is an error below {found.max_error:g}, keeping {100 * found.kept:.0f} % "
+            "of the images: allow that, hold out more images, or improve the model"
+        )
     nor = f", nor below any larger error up to {LARGEST_SUGGESTION:g}" if max_error < LARGEST_SUGGESTION else ""
     return f"{said}{nor}: the model is wrong too often ({errors} of {N}); improve it, or hold out more images"
+
+
+def _or_allow(steps: _Steps, max_error: float, level: float) -> str:
+    """What else to do where the held-out images are too few."""
+    N, errors = (int(numbers[-1]) if len(numbers) else 0 for numbers in (steps.kept, steps.errors))
+    if (found := _least_larger(steps, max_error, level)) is not None:
+        return f", or allow a larger error, of {found.max_error:g} or more"
+    return f", and improve the model, which is wrong too often ({errors} of {N}) for a larger error" if errors else ""
+
+
+def _least_larger(steps: _Steps, max_error: float, level: float) -> Threshold | None:
+    """The threshold of the least larger error that this data can promise; None if none is of use."""
+    least = _least_error(int(steps.kept[-1]) if len(steps.kept) else 0, level)
+    larger = {least, *(min(float(f"{max_error * 1.1**i:.2g}"), LARGEST_SUGGESTION) for i in range(1, 200))}
+    limits = sorted(limit for limit in larger if max(max_error, least) <= limit <= LARGEST_SUGGESTION)
+    found = (_lowest(steps, limit, level) for limit in limits if limit > max_error)
+    return next((threshold for threshold in found if threshold is not None), None)
 
 
 def _check_limits(max_error: float, level: float) -> None:

@@ -44,9 +44,9 @@ BOUNDS = """ELBOs have no interval. Those of two and three layers are made of ma
 model: see "The price of joint samples"."""
 HITS = """NLL = e · NLL of misses + (1 − e) · NLL of hits, with the error e: what of table 1's NLL comes from images
 that a model classifies correctly. In brackets what follows from the paper's numbers. Predictions of GPs: S = 5."""
-TRAINING = """Of the training images on which a run measures itself, 2,000 at most, at its end; GPs: S = 100. In brackets
-the paper's NLL, by its caption of the test images: [docs/findings.md](docs/findings.md) says why they stand side by
-side."""
+TRAINING = """Of the training images on which a run measures itself, 2,000 at most, at its end; GPs: S = 100. In
+brackets the paper's NLL, by its caption of the test images: [docs/findings.md](docs/findings.md) says why they stand
+side by side."""
 CALIBRATED = """Expected calibration error: how far confidence and accuracy are apart, averaged over 15 bins of
 confidence. Predictions of GPs: S = 100. Not in the paper."""
 SEEDED = """Mean ± standard deviation over seeds, each of all randomness of a run, and each number. The first

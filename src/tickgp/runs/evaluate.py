@@ -19,8 +19,6 @@ from tickgp.runs.model_file import ARRAYS, TrainedModel, load_model
 from tickgp.runs.places import whole_name
 from tickgp.training.config import Config, DataConfig
 
-_CHOSEN_HERE = "the threshold was chosen on these very images, so that of new ones more may be labelled wrongly"
-
 
 @dataclass(frozen=True)
 class Evaluation:
@@ -55,17 +53,19 @@ def evaluate_run(
                 "training; leave it out"
             )
         scores = _scores(trained, trained.predict(own.test.images), own.test.labels, threshold)
-        chosen_here = trained.held_out is not None and trained.held_out.source == "test"
-        notes = (*own.notes, _CHOSEN_HERE) if chosen_here and not isinstance(threshold, str) else own.notes
-        return Evaluation({**_header(trained, own), **scores}, notes)
+        return Evaluation({**_header(trained, own), **scores}, (*own.notes, *_chosen_on(own, own, threshold)))
     other, seen = _without_training(_load(trained, data), own)
     known, notes = _known(other, trained.class_names)
     outside = trained.predict(other.test.images)
     metrics = {**_header(trained, other), **_scores(trained, outside, known, threshold)}
     if own is not None:
         metrics |= _strangeness(trained.predict(own.test.images), outside)
+        notes += _chosen_on(other, own, threshold)
     if folder.is_dir():  # not a model that comes with the library
-        write_json(folder / "evaluations" / f"{_file_name(other.name)}.json", metrics)
+        try:
+            write_json(folder / "evaluations" / f"{_file_name(other.name)}.json", metrics)
+        except OSError as error:
+            notes += (f"these metrics are not kept with the run: {error}",)
     return Evaluation(metrics, (*other.notes, *seen, *notes))
 
 
@@ -106,6 +106,15 @@ def _without_training(other: Dataset, own: Dataset | None) -> tuple[Dataset, tup
         raise UsageError(f"the run was trained on every image of {other.name}; evaluate it on others")
     kept = replace(other, test=other.test.take(new))
     return kept, (f"{(~new).sum()} images that the run was trained on are left out",)
+
+
+def _chosen_on(data: Dataset, own: Dataset, threshold: Threshold | str) -> tuple[str, ...]:
+    """A sentence if the threshold was chosen on images that are counted now."""
+    number = int(data.test.is_in(own.validation or own.test).sum())
+    if isinstance(threshold, str) or not number:
+        return ()
+    which = "these very images" if number == len(data.test) else f"{number} of these images"
+    return (f"the threshold was chosen on {which}, so that of new ones more may be labelled wrongly",)
 
 
 def _header(trained: TrainedModel, data: Dataset) -> dict[str, Any]:

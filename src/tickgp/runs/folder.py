@@ -53,8 +53,11 @@ _FOLDERS = ("checkpoint", "evaluations", "tensorboard")
 
 def check_free(folder: Path, *, overwrite: bool = False) -> None:
     """A folder for a new run must be empty, or hold a run that may be overwritten."""
-    if folder.exists() and not folder.is_dir():
-        raise UsageError(f"{folder} is a file; give another --out")
+    there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    if not there.is_dir():
+        raise UsageError(f"{there} is a file; give another --out")
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise UsageError(f"nothing may be written into {there}; give another --out")
     if not folder.exists() or all(path.match(".*.tmp") for path in folder.iterdir()):  # what a kill may leave
         return
     if not _holds_run(folder):
@@ -78,7 +81,7 @@ def held(folder: Path) -> Iterator[None]:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(descriptor)
-        raise UsageError(f"another process is training in {folder}; wait for it, or give another --out") from None
+        raise UsageError(f"another process is training in {folder}; wait until it has ended") from None
     except OSError:  # a disk without locks
         pass
     try:

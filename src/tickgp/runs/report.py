@@ -15,6 +15,7 @@ from tickgp.gp.predict import DOUBTS, Prediction
 from tickgp.runs.folder import load_own, read_history, read_json
 from tickgp.runs.model_file import TrainedModel, load_model
 from tickgp.training.tensors import write_whole
+from tickgp.training.toml import format_config
 
 
 def make_report(folder: Path, data_dir: Path | None = None, dataset: str | None = None) -> Path:
@@ -28,16 +29,17 @@ def make_report(folder: Path, data_dir: Path | None = None, dataset: str | None 
 
 def write_report(folder: Path, trained: TrainedModel, data: Dataset, prediction: Prediction) -> Path:
     """`report.html` of a run whose other files are there."""
+    metrics = read_json(folder / "metrics.json")
     contents = ReportContents(
         model=trained.model,
         class_names=trained.class_names,
         test=data.test,
         prediction=prediction,
-        metrics=read_json(folder / "metrics.json"),
-        history=read_history(folder),
+        metrics=metrics,
+        history=read_history(folder, last=metrics["steps"]),  # it may be trained further just now
         threshold=trained.threshold_or_reason(),
         threshold_source=trained.held_out.source if trained.held_out else "test",
-        settings=(folder / "config.toml").read_text(),
+        settings=format_config(trained.config),
         manifest=read_json(folder / "manifest.json"),
     )
     path = folder / "report.html"

@@ -34,8 +34,8 @@ def write_whole(path: Path, content: bytes) -> None:
         os.replace(temporary, path)
     except OSError as error:
         raise OSError(
-            f"{path} cannot be written ({error.strerror}, {len(content):,} bytes); make room, or use another folder: "
-            "all that was written before is whole"
+            f"{path} cannot be written ({error.strerror}, {len(content):,} bytes); make that possible, or use another "
+            "folder: all that was written before is whole"
         ) from error
     finally:
         temporary.unlink(missing_ok=True)
