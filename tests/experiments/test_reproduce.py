@@ -7,11 +7,14 @@ from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from data.written import mnist_folder
 from experiments import tiny
 from experiments.tiny import NAMES, tiny_cells
+from scipy.special import softmax
 
 from tickgp.cli.reproduce import reproduce as command
 from tickgp.data.contents import Split
@@ -21,10 +24,13 @@ from tickgp.experiments.cells import Cell, cnn, shallow
 from tickgp.experiments.reproduce import Begun, Done, Failed, Places, left, reproduce, step_of
 from tickgp.experiments.results import is_done, read_result
 from tickgp.experiments.run_cnn import _watched
-from tickgp.experiments.run_gp import judge_gp
+from tickgp.experiments.run_gp import _predict, judge_gp
+from tickgp.gp.builders import conv
+from tickgp.gp.likelihoods import Softmax
 from tickgp.runs.events import Stopped
 from tickgp.runs.folder import read_history, write_history
 from tickgp.runs.judge import watched_images
+from tickgp.runs.model_file import TrainedModel
 from tickgp.training.config import Config, TrainingConfig
 
 
@@ -202,6 +208,17 @@ def test_a_gp_without_an_elbo_has_no_result(tmp_path):
         (tmp_path / f"{name}.json").write_text(json.dumps(content))
     with pytest.raises(ArithmeticError, match="not finite; the same command computes it again"):
         judge_gp(shallow("mnist", "tick", "smoke"), tmp_path, None)
+
+
+def test_a_gp_is_tested_with_the_papers_draws():
+    """(1/S) Σ_s softmax(mean + deviation ε_s): one draw of the last layer for each s, and all images share it."""
+    x = np.random.default_rng(0).random((20, 6, 5, 1))
+    model = conv(x, Softmax(3), patch_size=3, num_inducing=5, key=jax.random.key(0))
+    f, own_key = model.propagate(jnp.asarray(x), key=jax.random.key(0)), jax.random.fold_in(jax.random.key(0), 1)
+    keys = [jax.random.split(key)[1] for key in jax.random.split(own_key, 5)]
+    draws = np.array([f.mean + np.sqrt(f.variance) * jax.random.normal(key, (1, 3)) for key in keys])
+    p = _predict(TrainedModel(model, Config(), ("a", "b", "c"), (6, 5, 1)), Split(x, np.zeros(20, int)), 5)
+    np.testing.assert_allclose(p, softmax(draws, axis=-1).mean(axis=0), rtol=1e-4)
 
 
 @pytest.mark.slow

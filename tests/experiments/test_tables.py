@@ -13,6 +13,7 @@ from tickgp.experiments.drawn import note_drawn
 from tickgp.experiments.page import results_page
 from tickgp.experiments.plan import EXPERIMENTS, cells_of
 from tickgp.experiments.results import all_settings, is_done, result_path, settings_of, thinned
+from tickgp.experiments.run_gp import learned_location
 from tickgp.experiments.side_tables import (
     about_cnns,
     calibration_table,
@@ -25,6 +26,7 @@ from tickgp.experiments.side_tables import (
     training_table,
 )
 from tickgp.experiments.tables import Book, table1, table2, table3
+from tickgp.runs.model_file import load_model
 
 ROOT = Path(__file__).parents[2]
 SCALES = ("paper", "fast", "smoke")
@@ -246,12 +248,13 @@ def test_curves_are_thinned_from_the_end():
 
 
 def test_the_included_model_is_the_one_that_was_evaluated():
-    """What `make pretrained` writes goes with the model's own row."""
-    own = json.loads((ROOT / "results/fast/mnist/pretrained.json").read_text())["metrics"]
+    """What `make pretrained` writes goes with the model's own row, but for its other draws."""
+    own = json.loads((ROOT / "results/fast/mnist/pretrained.json").read_text())
+    assert learned_location(load_model("mnist-tick").model) == pytest.approx(own["learned"], rel=1e-6)
     for name, on in {"mnist": "test", "semeion": "semeion"}.items():
         found = json.loads((ROOT / f"results/included/{name}.json").read_text())["test"]
-        for metric in ("top1_error", "nll", "ece"):
-            assert found[metric] == pytest.approx(own[on]["100"]["test"][metric], rel=1e-3)
+        for metric in ("top1_error", "nll"):
+            assert found[metric] == pytest.approx(own["metrics"][on]["100"]["test"][metric], rel=0.05)
 
 
 def test_images_of_another_kind(tmp_path):

@@ -14,6 +14,8 @@ from tickgp.gp.params import Positive
 from tickgp.gp.predict import Prediction, predict
 
 MANY = 20_000
+DRAWS = {"num_samples": 1250, "likelihood_samples": 16}
+"""MANY in all."""
 DEEP = {"num_samples": 1000, "batch_size": 4}
 
 
@@ -33,6 +35,16 @@ def probit_entropy(mean, variance):
     return reference.gaussian_expectation(lambda f: reference.entropy([ndtr(f), ndtr(-f)]), mean, variance, points=2001)
 
 
+def probit_variance(mean, variance):
+    """Var[Φ(f)] under f ~ N(mean, variance), by dense integration; the mean over images."""
+    rows = list(zip(mean, variance, strict=True))
+    first, second = (
+        np.array([reference.gaussian_expectation(lambda f, n=n: ndtr(f) ** n, *row, points=2001) for row in rows])
+        for n in (1, 2)
+    )
+    return np.mean(second - first**2)
+
+
 def set_last(model, *, q_mu=0.0, q_sqrt=1.0, variance=5.0):
     """`model` with other values in its last layer; q_sqrt is a factor on the old."""
     gp = lambda m: m.layers[-1].gp
@@ -44,7 +56,7 @@ def set_last(model, *, q_mu=0.0, q_sqrt=1.0, variance=5.0):
 
 def test_softmax_is_the_mean_over_draws(float64, key):
     model, x = tiny.perturbed(tiny.build("tick", Softmax(3), jitter=1e-12)), tiny.images(4)
-    prediction = predict(model, x, key=key, num_samples=MANY, batch_size=4)
+    prediction = predict(model, x, key=key, **DRAWS, batch_size=4)
     mean, variance, _ = tiny.outputs(model.layers[0], x)
     draws = np.random.default_rng(0).normal(mean, np.sqrt(variance), (5000, *mean.shape))
     p = softmax(draws, axis=-1)
@@ -58,7 +70,7 @@ def test_softmax_is_the_mean_over_draws(float64, key):
 def test_bernoulli_is_the_closed_form(float64, key):
     """E[Φ(f)] = Φ(mean / √(1 + variance))."""
     model, x = tiny.perturbed(tiny.build("se", Bernoulli(), jitter=1e-12)), tiny.images(4)
-    prediction = predict(model, x, key=key, num_samples=MANY, batch_size=4)
+    prediction = predict(model, x, key=key, **DRAWS, batch_size=4)
     mean, variance, _ = (a[:, 0] if np.ndim(a) else a for a in tiny.outputs(model.layers[0], x))
     expected = ndtr(mean / np.sqrt(1 + variance))
     np.testing.assert_allclose(prediction.probabilities[:, 1], expected, atol=4 * 0.5 / np.sqrt(MANY))
@@ -66,6 +78,18 @@ def test_bernoulli_is_the_closed_form(float64, key):
     np.testing.assert_allclose(prediction.probabilities.sum(axis=1), 1, rtol=1e-10)
     entropies = [probit_entropy(*row) for row in zip(mean, variance, strict=True)]
     np.testing.assert_allclose(prediction.expected_entropy, entropies, atol=4 * 0.35 / np.sqrt(MANY))
+
+
+@pytest.mark.parametrize("draws", [(100, 1), (25, 4), (100, 16)])
+def test_the_error_is_that_of_as_many_draws_of_the_last_layer(draws, float64):
+    """With one layer: √(Var[Φ(f)] / S), S the product of both numbers."""
+    model, x = tiny.perturbed(tiny.build("se", Bernoulli(), jitter=1e-12)), tiny.images(4)
+    mean, variance, _ = (a[:, 0] if np.ndim(a) else a for a in tiny.outputs(model.layers[0], x))
+    numbers = dict(zip(("num_samples", "likelihood_samples"), draws, strict=True))
+    several = [predict(model, x, key=jax.random.key(i), **numbers, batch_size=4).probabilities for i in range(200)]
+    errors = np.array(several)[:, :, 1] - ndtr(mean / np.sqrt(1 + variance))
+    expected = np.sqrt(probit_variance(mean, variance) / np.prod(draws))
+    assert np.sqrt(np.mean(errors**2)) == pytest.approx(expected, rel=0.2)
 
 
 @pytest.mark.parametrize(
@@ -102,7 +126,7 @@ def test_robustmax_expects_the_same_entropy_of_every_image(float64, key):
     prediction = predict(tiny.build("conv", RobustMax(3, 0.1)), tiny.images(4), key=key, num_samples=50, batch_size=4)
     np.testing.assert_allclose(prediction.expected_entropy, reference.entropy([0.9, 0.05, 0.05]), rtol=1e-10)
     np.testing.assert_allclose(prediction.probabilities.sum(axis=1), 1, rtol=1e-10)
-    counts = (np.asarray(prediction.probabilities) - 0.05) / 0.85 * 50
+    counts = (np.asarray(prediction.probabilities) - 0.05) / 0.85 * 50 * 16
     np.testing.assert_allclose(counts, np.round(counts), atol=1e-8)
 
 
@@ -120,7 +144,7 @@ def test_without_posterior_variance_there_is_no_mutual_information(float64, key)
 def test_a_prior_of_huge_variance_knows_nothing(float64, key):
     """Every draw is sure of a class, each class as often: entropy log K, all of it mutual information."""
     model = set_last(tiny.build("tick", Softmax(3)), variance=1e8)
-    prediction = predict(model, tiny.images(4), key=key, num_samples=MANY, batch_size=4)
+    prediction = predict(model, tiny.images(4), key=key, **DRAWS, batch_size=4)
     np.testing.assert_allclose(prediction.probabilities, 1 / 3, atol=4 * np.sqrt(2 / 9 / MANY))
     np.testing.assert_allclose(prediction.mutual_information, np.log(3), atol=0.01)
 

@@ -59,7 +59,7 @@ training images; the rest set when it decides alone."""
 STRANGERS = """What the model that comes with the library hands over to a person: images that it is not sure of, and
 those whose latent functions have more variance than all but one in a thousand held-out images have. And how well
 entropy, mutual information and this variance tell other images from MNIST's test images: AUROC is 1 if always, 0.5 if
-by chance. Predictions: S = 100. Not in the paper."""
+by chance. Predictions: S = 1,600, as users get them. Not in the paper."""
 FIGURES = {
     "invariance": "Why invariance is unrealistic: a like stroke in a 2 and in a 7",
     "patch-response": "2 against 7: five samples of the patch response, as deviations from its mean; outlined: beyond "

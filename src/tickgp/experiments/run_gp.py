@@ -89,5 +89,6 @@ def _placed(cell: Cell, work: Path, data_dir: Path | None) -> Config:
 
 
 def _predict(trained: TrainedModel, split: Split, num_samples: int) -> np.ndarray:
-    asked = replace(trained, config=replace(trained.config, prediction_samples=num_samples))
-    return np.asarray(asked.predict(split.images).probabilities, float)
+    """Class probabilities as in the paper, from so many draws of all layers."""
+    prediction = trained.predict(split.images, num_samples=num_samples, likelihood_samples=1)
+    return np.asarray(prediction.probabilities, float)

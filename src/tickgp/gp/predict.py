@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -10,9 +12,10 @@ from jaxtyping import Array, ArrayLike, Float, Int, Key, PRNGKeyArray
 
 from tickgp.gp.compiling import jit
 from tickgp.gp.images import check_inputs, padded_batches
-from tickgp.gp.likelihoods import AbstractClassification
+from tickgp.gp.likelihoods import AbstractClassification, AbstractLikelihood
 from tickgp.gp.memory import fitting_batch
 from tickgp.gp.models import DeepGP
+from tickgp.gp.variational import Marginals
 
 DOUBTS = ("entropy", "mutual_information", "variance")
 """The numbers of a `Prediction` that say how far it can be trusted."""
@@ -50,9 +53,19 @@ class Prediction(eqx.Module):
 
 
 def predict(
-    model: DeepGP, images: ArrayLike, *, key: PRNGKeyArray, num_samples: int = 100, batch_size: int | None = None
+    model: DeepGP,
+    images: ArrayLike,
+    *,
+    key: PRNGKeyArray,
+    num_samples: int = 100,
+    likelihood_samples: int = 16,
+    batch_size: int | None = None,
 ) -> Prediction:
-    """Class probabilities (1/S) Σ_s p(y | f_s), f_s ~ q, from S = `num_samples` draws.
+    """Class probabilities (1/S) Σ_s p(y | f_s), f_s ~ q.
+
+    num_samples: draws of the hidden layers. likelihood_samples: draws of the last layer for each of those. They cost
+    next to nothing, and without them small probabilities, and so the entropy, hang on few draws. S is their product;
+    the paper's S draws, each of all layers, are S and 1.
 
     All images get the same noise, and batches are padded to one size: what is predicted for an image does not depend
     on the images beside it. By default batches are of 128 images, or of fewer where these would take too much memory.
@@ -60,38 +73,48 @@ def predict(
     """
     images = check_inputs(images)
     batch_size = fitting_batch(model, images) if batch_size is None else batch_size
-    if num_samples < 1 or batch_size < 1:
-        raise ValueError(f"{num_samples} samples in batches of {batch_size} were asked for; both must be at least 1")
+    if min(num_samples, likelihood_samples, batch_size) < 1:
+        raise ValueError(
+            f"{num_samples} times {likelihood_samples} samples in batches of {batch_size} were asked for; "
+            "each must be at least 1"
+        )
     keys = jax.random.split(key, num_samples)
     # Deep: a few samples at a time, so that one program serves for any number of them.
     together = num_samples if len(model.layers) == 1 else min(_TOGETHER, num_samples)
-    parts = [_predict_batch(model, jnp.asarray(x), keys, together) for x in padded_batches(images, batch_size)]
+    groups = [keys[i : i + together] for i in range(0, num_samples, together)]
+
+    def of_batch(x: Array) -> Prediction:
+        sums = [_sum_samples(model, x, group, likelihood_samples) for group in groups]
+        return jax.tree.map(lambda *arrays: sum(arrays[1:], start=arrays[0]) / num_samples, *sums)
+
+    parts = [of_batch(jnp.asarray(x)) for x in padded_batches(images, batch_size)]
     return jax.tree.map(lambda *arrays: jnp.concatenate(arrays)[: len(images)], *parts)
 
 
-def _predict_batch(model: DeepGP, images: Array, keys: Key[Array, " S"], together: int) -> Prediction:
-    groups = (keys[i : i + together] for i in range(0, len(keys), together))
-    sums = [_sum_samples(model, images, group) for group in groups]
-    return jax.tree.map(lambda *arrays: sum(arrays[1:], start=arrays[0]) / len(keys), *sums)
+@functools.partial(jit, static_argnames="likelihood_samples")
+def _sum_samples(model: DeepGP, images: Array, keys: Key[Array, " S"], likelihood_samples: int) -> Prediction:
+    """Σ over `keys` of what `_given_hidden` says. What the first draw needs is computed once for all of them."""
+    hidden, output = jnp.moveaxis(jax.vmap(jax.random.split)(keys), 1, 0)
+    given = functools.partial(_given_hidden, model.likelihood, num_samples=likelihood_samples)
+    if len(model.layers) == 1:
+        f = model.propagate(images, key=keys[0])
+        predictions = jax.lax.map(lambda key: given(f, key=key), output, batch_size=min(_TOGETHER, len(keys)))
+    else:
+        x = model.pixels(images)
+        first = jax.vmap(lambda key: model.draw(0, x, key=key, common=True))(hidden)
+        rest = lambda x, key, own: given(model.propagate(x, key=key, common=True, after=1), key=own)
+        predictions = jax.lax.map(lambda inputs: rest(*inputs), (first, hidden, output))
+    return jax.tree.map(lambda a: jnp.sum(a, axis=0), predictions)
 
 
-@jit
-def _sum_samples(model: DeepGP, images: Array, keys: Key[Array, " S"]) -> Prediction:
-    """Σ_s of the probabilities, entropies and variances. What the first draw needs is computed once for all samples."""
-    likelihood = model.likelihood
+def _given_hidden(likelihood: AbstractLikelihood, f: Marginals, *, num_samples: int, key: PRNGKeyArray) -> Prediction:
+    """The prediction from draws of the last layer, the same noise for all images."""
     if not isinstance(likelihood, AbstractClassification):
         raise TypeError(
             f"class probabilities need a likelihood of classes, and {type(likelihood).__name__} has none; "
             "for a regression use model.propagate(x, key=key).mean"
         )
-    hidden, output = jnp.moveaxis(jax.vmap(jax.random.split)(keys), 1, 0)
-    scores = lambda f, key: (likelihood.probabilities(f.sample(key=key, common=True)), jnp.mean(f.variance, axis=1))
-    if len(model.layers) == 1:
-        f = model.propagate(images, key=keys[0])
-        p, variance = jax.vmap(lambda key: scores(f, key))(output)
-    else:
-        x = model.pixels(images)
-        first = jax.vmap(lambda key: model.draw(0, x, key=key, common=True))(hidden)
-        rest = lambda x, key, own: scores(model.propagate(x, key=key, common=True, after=1), own)
-        p, variance = jax.lax.map(lambda inputs: rest(*inputs), (first, hidden, output))
-    return Prediction(jnp.sum(p, axis=0), jnp.sum(jnp.sum(entr(p), axis=2), axis=0), jnp.sum(variance, axis=0))
+    noise = jax.random.normal(key, (num_samples, 1, *f.latent_mean.shape[1:]))
+    p = jax.vmap(lambda noise: likelihood.probabilities(f.at(noise)))(noise)
+    entropy = jnp.sum(entr(p), axis=2)
+    return Prediction(jnp.mean(p, axis=0), jnp.mean(entropy, axis=0), jnp.mean(f.variance, axis=1))

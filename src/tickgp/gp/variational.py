@@ -137,7 +137,10 @@ class Marginals(eqx.Module):
 
     def sample(self, *, key: PRNGKeyArray, common: bool = False) -> Float[Array, "N F"]:
         """f, independent between sites; the outputs of one site are correlated as W says."""
-        noise = _normal(key, self.latent_mean.shape, common)
+        return self.at(_normal(key, self.latent_mean.shape, common))
+
+    def at(self, noise: Float[Array, "#N Q L"]) -> Float[Array, "N F"]:
+        """f where the latents deviate from their means by so many of their standard deviations."""
         return _mix(self.latent_mean + jnp.sqrt(self.latent_variance) * noise, self.mixing) + self.offset
 
     def variance_of_weights(self, p: Float[Array, "N F"]) -> Float[Array, "N Q L"]:

@@ -37,10 +37,13 @@ class TrainedModel:
     held_out: HeldOut | None = None
     """How sure it was of images it was not trained on; None if there were none."""
 
-    def predict(self, images: np.ndarray) -> Prediction:
-        """Class probabilities of images (N, H, W, C) of `image_shape`: always the same for the same image."""
+    def predict(self, images: np.ndarray, **samples: int) -> Prediction:
+        """Class probabilities of images (N, H, W, C) of `image_shape`: always the same for the same image.
+
+        samples: as for `gp.predict.predict`; by default the `num_samples` of its settings.
+        """
         key = jax.random.fold_in(jax.random.key(self.config.seed), 1)
-        return predict(self.model, images, key=key, num_samples=self.config.prediction_samples)
+        return predict(self.model, images, key=key, **{"num_samples": self.config.prediction_samples, **samples})
 
     def threshold(self, max_error: float | None = None, level: float | None = None) -> Threshold:
         """Which images the model decides by itself; by default with the error that its settings allow."""
