@@ -219,6 +219,8 @@ def test_the_appendix_settings():
     assert (deep.model.num_inducing, deep.training.batch_size, deep.training.max_steps) == (384, 64, 300_000)
     assert (deep.training.decay, deep.training.decay_steps, deep.training.decay_factor) == ("step", 50_000.0, 4.0)
     assert (deep.model.hidden_q_mu, cells["mnist/deep-conv-1"].training.batch_size) == (0.0, 32)
+    assert not deep.model.hidden_mean_field
+    assert (deep.model.stride, deep.model.hidden_stride, deep.model.initialiser) == (1, 1, "random")
     network = cells["mnist/bcnn-0.5"]
     assert isinstance(network, CnnConfig)
     assert (network.learning_rate, network.data.validation_share, network.dropout) == (1e-4, 0.1, 0.5)
@@ -239,6 +241,18 @@ def test_the_papers_numbers_agree_with_each_other():
     """Table 2 against the accuracies in the text: 99.33 % and 74.41 % with two layers."""
     assert float(paper_numbers.TABLE2["mnist"]["tick"][2]["top1_error"]) == pytest.approx(100 - 99.33)
     assert float(paper_numbers.TABLE2["cifar10"]["tick"][2]["top1_error"]) == pytest.approx(100 - 74.41)
+
+
+@pytest.mark.parametrize(
+    ("name", "counts"), [("mnist/tick", False), ("mnist/deep-conv-1", False), ("mnist/deep-conv-2", True)]
+)
+def test_settings_that_a_model_does_not_have_make_no_difference(name, counts, tmp_path):
+    """Their defaults may change without any run being another."""
+    cell = next(cell for cell in cells_of(["table1", "table2"], "paper") if cell.name == name)
+    changed = settings_of(cell)
+    changed["model"] |= {"hidden_variance": 7.0, "width": 3}
+    write(tmp_path, name, {"settings": changed, "metrics": {"semeion": {}}})
+    assert is_done(tmp_path, "paper", cell) != counts
 
 
 def test_curves_are_thinned_from_the_end():

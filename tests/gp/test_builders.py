@@ -84,10 +84,10 @@ def test_shapes_of_convolutional_models(name, shape, patch, stride, hidden_strid
 def test_initial_values():
     model = build("deep_tick", patch_size=3)
     hidden, last = model.layers
-    for layer, variance in ((hidden, 1.0), (last, 5.0)):
+    for layer, variance, lengthscale in ((hidden, 0.1, 2.0), (last, 5.0, 4.0)):
         assert isinstance(response(layer).patch, SquaredExponential)
         np.testing.assert_allclose(response(layer).patch.variance.value, variance, rtol=1e-6)
-        np.testing.assert_allclose(response(layer).patch.lengthscale.value, 1.0, rtol=1e-6)
+        np.testing.assert_allclose(response(layer).patch.lengthscale.value, lengthscale, rtol=1e-6)
     np.testing.assert_array_equal(hidden.gp.q.q_sqrt.value, np.tile(np.float32(1e-3) * np.eye(7), (10, 1, 1)))
     np.testing.assert_array_equal(last.gp.q.q_sqrt.value, np.tile(np.eye(7), (4, 1, 1)))
     np.testing.assert_array_equal(last.gp.q.q_mu.value, np.zeros((4, 7)))
@@ -98,6 +98,40 @@ def test_initial_values():
     np.testing.assert_allclose(location.lengthscale.value, 3.0, rtol=1e-6)
     assert frozen(model) == [".layers[1].gp.kernel.covariance.response.location.variance"]
     np.testing.assert_allclose(model.jitter, 1e-5)
+
+
+def test_a_hidden_layer_does_not_begin_as_noise():
+    """On colour images of even noise, far from all inducing patches, the last layer still feels its own."""
+    x = tiny.images(40, (16, 16, 3))
+    hidden, last = builders.deep_tick(x, LIKELIHOOD, num_inducing=20, key=jax.random.key(0)).layers
+    seen = hidden.sample(jnp.asarray(x[:8], jnp.float32), jnp.asarray(1e-5), "marginal", key=jax.random.key(1))
+    grid, patch = last.gp.kernel.covariance.grid, response(last).patch
+    rows = np.asarray(grid.patches(seen)).reshape(-1, grid.patch_length)
+    correlation = patch(last.gp.inducing[0].Z.value, jnp.asarray(rows[::7])) / patch.variance.value
+    assert np.median(correlation) > 0.05
+
+
+@pytest.mark.parametrize(
+    ("shape", "patch", "strides"),
+    [
+        ((8, 8), 3, (1, 1)),
+        ((16, 16), 5, (1, 1)),
+        ((28, 28), 5, (2, 1)),
+        ((32, 90), 5, (2, 1)),
+        ((33, 33), 5, (3, 1)),
+        ((100, 100), 5, (5, 2)),
+        ((100, 100), 3, (3, 3)),
+    ],
+)
+def test_large_images_are_looked_at_in_strides_that_skip_no_pixel(shape, patch, strides):
+    """Each layer by the image that it sees."""
+    settings = {"patch_size": patch, "stride": None, "hidden_stride": None, "num_inducing": 5}
+    layers = build("deep_conv", (*shape, 1), **settings).layers
+    assert [layer.gp.kernel.covariance.grid.stride[0] for layer in layers] == list(strides)
+    assert build("conv", (*shape, 1), patch_size=patch, stride=None).layers[0].gp.kernel.covariance.grid.stride == (
+        strides[0],
+        strides[0],
+    )
 
 
 def test_settings_replace_the_initial_values():

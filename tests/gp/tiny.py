@@ -28,12 +28,13 @@ def labels(num=N, classes=K):
 def build(name, likelihood, *, jitter=1e-5, seed=0, **settings):
     """A model of the given name for `images()`, M inducing variables, patches of 3×3, two hidden channels.
 
-    The last layer of a deep one has a longer lengthscale, so that it feels what hidden layers put out.
+    The hidden layers of a deep one say much, and its last one has a longer lengthscale, so that it feels that.
     """
     if name.endswith("se"):
         settings = {"width": 4, **settings} if "deep" in name else settings
     else:
-        settings = {"patch_size": 3, "channels": 2, "lengthscale": 2.0 if "deep" in name else 1.0, **settings}
+        deep = {"channels": 2, "lengthscale": 2.0, "hidden_variance": 1.0, "hidden_lengthscale": 1.0}
+        settings = {"patch_size": 3, **(deep if "deep" in name else {}), **settings}
     key = jax.random.key(seed)
     return getattr(builders, name)(images(20), likelihood, num_inducing=M, jitter=jitter, key=key, **settings)
 

@@ -1,24 +1,51 @@
-"""Settings that depend on the images."""
+"""Settings whose defaults depend on the model."""
 
+import jax
 import numpy as np
 import pytest
 
-from tickgp.training.assemble import stride
+from tickgp.training.assemble import build_model
 from tickgp.training.config import ModelConfig
 
+IMAGES = np.random.default_rng(0).integers(0, 256, (30, 18, 18, 1), dtype=np.uint8)
 
-@pytest.mark.parametrize(
-    ("shape", "settings", "expected"),
-    [
-        ((8, 8), {}, 1),
-        ((16, 16), {}, 1),
-        ((28, 28), {}, 2),
-        ((32, 90), {}, 2),
-        ((33, 33), {}, 3),
-        ((100, 100), {}, 5),
-        ((100, 100), {"patch_size": 3}, 3),
-        ((28, 28), {"stride": 3}, 3),
-    ],
-)
-def test_large_images_are_looked_at_in_strides_that_skip_no_pixel(shape, settings, expected):
-    assert stride(ModelConfig(**settings), np.zeros((2, *shape, 1))) == expected
+
+def build(name, **settings):
+    config = ModelConfig(name, num_inducing=5, **settings)
+    return build_model(config, IMAGES, 3, key=jax.random.key(0)).layers
+
+
+def kernel(layer):
+    """Variance and lengthscale of a layer's kernel between patches."""
+    patch = layer.gp.kernel.covariance.response.patch
+    return pytest.approx((float(patch.variance.value), float(patch.lengthscale.value)), rel=1e-5)
+
+
+def stride(layer):
+    return layer.gp.kernel.covariance.grid.stride
+
+
+@pytest.mark.parametrize("name", ["conv", "tick"])
+def test_a_single_layer(name):
+    (layer,) = build(name)
+    assert kernel(layer) == (100.0, 1.0)
+    assert stride(layer) == (2, 2)
+    assert kernel(build(name, variance=3.0, lengthscale=2.0)[0]) == (3.0, 2.0)
+
+
+@pytest.mark.parametrize("name", ["deep-conv", "deep-tick"])
+def test_several_layers(name):
+    hidden, last = build(name)
+    assert (kernel(hidden), kernel(last)) == ((0.1, 2.0), (100.0, 4.0))
+    assert (stride(hidden), stride(last)) == ((2, 2), (1, 1))
+    assert stride(build(name, hidden_stride=1)[0]) == (1, 1)
+
+
+def test_patches_are_centres_of_clusters_and_points_are_images():
+    """A centre lies between patches; an inducing point of an SE-GP is an image."""
+    pixels = IMAGES.reshape(30, -1) / 255
+    points = np.asarray(build("se")[0].gp.inducing[0].Z.value)
+    assert np.abs(points[:, None] - pixels).max(axis=2).min(axis=1).max() < 1e-6
+    for how, inside in {None: False, "kmeans": False, "random": True}.items():
+        Z = np.asarray(build("conv", initialiser=how)[0].gp.inducing[0].Z.value) * 255
+        assert (np.abs(Z - np.round(Z)).max() < 1e-3) == inside

@@ -31,9 +31,10 @@ def test_a_rate_of_hidden_means_wants_hidden_layers():
 
 
 @pytest.mark.parametrize("name", ["se", "deep-se"])
-def test_the_stride_of_earlier_runs_is_allowed(name):
-    """1 was the default of every model, and stands in their settings."""
-    assert ModelConfig(name, stride=1).stride == 1
+def test_the_defaults_of_earlier_runs_are_allowed(name):
+    """They were those of every model, and stand in their settings."""
+    hidden = {"hidden_stride": 1, "hidden_variance": 1.0, "hidden_lengthscale": 1.0, "hidden_mean_field": False}
+    assert ModelConfig(name, stride=1, **hidden).stride == 1
     with pytest.raises(ValueError, match=f"stride 2 was given for the model {name}"):
         ModelConfig(name, stride=2)
 

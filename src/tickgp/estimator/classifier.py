@@ -47,10 +47,10 @@ class TickClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     patch_size : int or None
         Height and width of a patch; None is 5, or 3 for images below 16 pixels.
     stride : int or None
-        Step from one patch of the last layer to the next; None is 1 for images up to 16 pixels, 2 up to 32, and so on,
-        but at most the size of a patch. With half the stride training takes many times as long.
-    hidden_stride : int
-        Step from one patch to the next in the layers below.
+        Step from one patch of the last layer to the next; None is 1 where it sees up to 16 pixels, 2 up to 32, and so
+        on, but at most the size of a patch. With half the stride training takes many times as long.
+    hidden_stride : int or None
+        Step from one patch to the next in the layers below; None as for `stride`.
     num_inducing : int
         Inducing patches (or points) of each layer: more are better and slower. Models on whole images or rows take
         as many as there are different ones, if these are fewer.
@@ -101,7 +101,7 @@ class TickClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         depth: Any = 2,
         patch_size: Any = None,
         stride: Any = None,
-        hidden_stride: Any = 1,
+        hidden_stride: Any = None,
         num_inducing: Any = 100,
         likelihood: Any = "softmax",
         standardise: Any = False,

@@ -21,10 +21,11 @@ _SHARE = [Interval(Real, 0, 1, closed="neither")]
 
 CONSTRAINTS: dict[str, list[Any]] = {
     "model": [StrOptions({"auto", *get_args(ModelName)})],
-    **dict.fromkeys(("depth", "hidden_stride", "num_inducing"), _WHOLE),
+    **dict.fromkeys(("depth", "num_inducing"), _WHOLE),
     **dict.fromkeys(("max_steps", "batch_size", "prediction_samples"), _WHOLE),
     "patch_size": [*_WHOLE, None],
     "stride": [*_WHOLE, None],
+    "hidden_stride": [*_WHOLE, None],
     "likelihood": [StrOptions({"softmax", "robustmax", "bernoulli"})],
     "standardise": ["boolean"],
     "image_shape": [tuple, list, None],

@@ -122,7 +122,7 @@ def deep_se(dataset: str, scale: Scale) -> Cell:
     config = _deep(dataset, "conv", 2, scale)
     width = 10 if scale == "smoke" else 30
     number, how = config.model.num_inducing, config.model.initialiser
-    model = ModelConfig(name="deep-se", num_inducing=number, initialiser=how, width=width, stride=1)
+    model = ModelConfig(name="deep-se", num_inducing=number, initialiser=how, width=width, variance=5.0)
     training = replace(config.training, max_steps=60_000) if scale == "fast" else config.training
     return Cell(f"{dataset}/deep-se", replace(config, model=model, training=training))
 
@@ -158,7 +158,9 @@ def _shallow(dataset: str, model: ModelName, scale: Scale) -> Config:
     stride = 4 if scale == "smoke" and model != "se" else 1
     match scale:
         case "paper":
-            settings = ModelConfig(name=model, num_inducing=1000, stride=stride, **places)
+            settings = ModelConfig(
+                name=model, num_inducing=1000, stride=stride, initialiser="random", variance=5.0, **places
+            )
             training = TrainingConfig(
                 max_steps=100_000,
                 report_every=1000,
@@ -168,8 +170,10 @@ def _shallow(dataset: str, model: ModelName, scale: Scale) -> Config:
                 **_PLAIN,
             )
         case "fast":
-            patches: dict[str, Any] = {} if model == "se" else {"variance": 100.0}
-            settings = ModelConfig(name=model, num_inducing=1000, stride=stride, initialiser="kmeans", **patches)
+            variance = 5.0 if model == "se" else 100.0
+            settings = ModelConfig(
+                name=model, num_inducing=1000, stride=stride, initialiser="kmeans", variance=variance
+            )
             training = TrainingConfig(
                 # on harder images Conv and TICK gain from more; for SE-GPs it was not tried
                 max_steps=30_000 if dataset == "mnist" or model == "se" else 100_000,
@@ -180,7 +184,9 @@ def _shallow(dataset: str, model: ModelName, scale: Scale) -> Config:
                 watched_images=2000,
             )
         case "smoke":
-            settings = ModelConfig(name=model, num_inducing=20, variance=100.0, stride=stride, **places)
+            settings = ModelConfig(
+                name=model, num_inducing=20, variance=100.0, stride=stride, initialiser="random", **places
+            )
             training = _SMOKE
     return Config(data=_data(dataset, scale), model=settings, training=training)
 
@@ -189,28 +195,20 @@ def _deep(dataset: str, kernel: Kernel, depth: int, scale: Scale) -> Config:
     name: ModelName = f"deep-{kernel}"  # type: ignore[assignment]
     places: dict[str, Any] = {"places": "uniform"} if kernel == "tick" else {}
     batch: dict[str, Any] = {"batch_size": 64 if dataset == "cifar10" else 32, "watched_images": 2000}
+    sizes: dict[str, Any] = {"num_inducing": 384, "stride": 1, "hidden_stride": 1}
+    start: dict[str, Any] = {"variance": 5.0}
+    if depth > 1:
+        start |= {"lengthscale": 4.0, "hidden_variance": 0.1, "hidden_lengthscale": 2.0}
     match scale:
         case "paper":
-            model = ModelConfig(name=name, depth=depth, num_inducing=384, stride=1, hidden_q_mu=0.0, **places)
+            q: dict[str, Any] = {"hidden_q_mu": 0.0, "hidden_mean_field": False}
+            model = ModelConfig(name=name, depth=depth, initialiser="random", **sizes, **start, **q, **places)
             decay: dict[str, Any] = {"decay": "step", "decay_factor": 4.0, "decay_steps": 50_000.0}
             training = TrainingConfig(
                 max_steps=300_000, report_every=5000, checkpoint_every=5000, **_PLAIN, **decay, **batch
             )
         case "fast":
-            hidden: dict[str, Any] = {
-                "hidden_variance": 0.1,
-                "hidden_lengthscale": 2.0,
-                "hidden_mean_field": True,
-                "lengthscale": 4.0,
-            }
-            model = ModelConfig(
-                name=name,
-                depth=depth,
-                num_inducing=384,
-                stride=1,
-                initialiser="kmeans",
-                **(hidden if depth > 1 else {}),
-            )
+            model = ModelConfig(name=name, depth=depth, initialiser="kmeans", hidden_mean_field=True, **sizes, **start)
             training = TrainingConfig(
                 max_steps=_DEEP_STEPS[dataset][depth],
                 # three layers start from two that are trained, which a rate of 0.01 would undo
@@ -221,14 +219,8 @@ def _deep(dataset: str, kernel: Kernel, depth: int, scale: Scale) -> Config:
                 **batch,
             )
         case "smoke":
-            sizes: dict[str, Any] = {
-                "num_inducing": 20,
-                "channels": 3,
-                "patch_size": 3,
-                "stride": 2,
-                "hidden_stride": 2,
-            }
-            model = ModelConfig(name=name, depth=depth, **sizes, **places)
+            sizes = {"num_inducing": 20, "channels": 3, "patch_size": 3, "stride": 2, "hidden_stride": 2}
+            model = ModelConfig(name=name, depth=depth, initialiser="random", **sizes, **start, **places)
             training = replace(_SMOKE, learning_rate=0.02)
     return Config(data=_data(dataset, scale), model=model, training=training)
 

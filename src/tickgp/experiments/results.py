@@ -15,7 +15,7 @@ from tickgp.evaluation.metrics import evaluate, intervals
 from tickgp.experiments.cells import Cell, EnsembleConfig, Scale
 from tickgp.experiments.plan import EXPERIMENTS, cells_of
 from tickgp.runs.folder import machine, write_json
-from tickgp.training.config import Config
+from tickgp.training.config import Config, applies
 
 LONGEST_CURVE = 200
 
@@ -54,7 +54,7 @@ def agree(said: dict[str, Any], scale: Scale, cell: Cell) -> bool:
     own = {name: value for name, value in said.items() if name != "needs"}
     made_from, needs = said.get("needs", {}), needed(scale, cell)
     return (
-        _filled(own, _defaults(cell)) == settings_of(cell)
+        _meaningful(_filled(own, _defaults(cell))) == _meaningful(settings_of(cell))
         and made_from.keys() == {other.name for other in needs}
         and all(agree(made_from[other.name], scale, other) for other in needs)
     )
@@ -108,6 +108,16 @@ def thinned(history: list[dict[str, Any]]) -> list[dict[str, Any]]:
 @functools.cache
 def _planned(scale: Scale) -> dict[str, Cell]:
     return {cell.name: cell for cell in cells_of([*EXPERIMENTS], scale)}
+
+
+def _meaningful(settings: dict[str, Any]) -> dict[str, Any]:
+    """Without settings of the model that such a model does not have."""
+    if (model := settings.get("model")) is None:
+        return settings
+    kept = [name for name in model if applies(name, model["name"])]
+    if model["depth"] == 1:
+        kept = [name for name in kept if not name.startswith("hidden_")]
+    return {**settings, "model": {name: model[name] for name in kept}}
 
 
 def _as_json(settings: dict[str, Any]) -> dict[str, Any]:

@@ -5,6 +5,7 @@ Images are (N, H, W, C), bytes or numbers between 0 and 1; inducing patches are 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -31,6 +32,8 @@ from tickgp.gp.variational import AbstractVariational, FullRank, MeanField, Samp
 
 _FEW = 500
 """How many images are sent through hidden layers to choose the inducing patches above them."""
+_PATCHES = 16
+"""Patches along the shorter side of an image that a laptop can work through."""
 
 Size = int | tuple[int, int]
 
@@ -81,24 +84,28 @@ def deep_se(
 
 
 def deep_conv(
-    images: ArrayLike, likelihood: AbstractLikelihood, *, depth: int = 2, key: PRNGKeyArray, **settings: Any
+    images: ArrayLike,
+    likelihood: AbstractLikelihood,
+    *,
+    depth: int = 2,
+    lengthscale: float | None = 4.0,
+    key: PRNGKeyArray,
+    **settings: Any,
 ) -> DeepGP:
     """Deep Conv-GP: image-to-image layers below a Conv-GP. Settings: those of `convolutional`."""
-    return convolutional(images, likelihood, depth=depth, key=key, **settings)
+    return convolutional(images, likelihood, depth=depth, lengthscale=lengthscale, key=key, **settings)
 
 
 def deep_tick(
     images: ArrayLike,
     likelihood: AbstractLikelihood,
     *,
-    depth: int = 2,
     location: AbstractKernel | None = None,
     key: PRNGKeyArray,
     **settings: Any,
 ) -> DeepGP:
-    """Deep TICK-GP: image-to-image layers below a TICK-GP. Settings: those of `convolutional`."""
-    location = location or default_location()
-    return convolutional(images, likelihood, depth=depth, location=location, key=key, **settings)
+    """Deep TICK-GP: image-to-image layers below a TICK-GP. Settings: those of `deep_conv`."""
+    return deep_conv(images, likelihood, location=location or default_location(), key=key, **settings)
 
 
 def default_location(lengthscale: float = 3.0) -> Matern32:
@@ -116,15 +123,15 @@ def convolutional(
     depth: int = 1,
     location: AbstractKernel | None = None,
     patch_size: Size = 5,
-    stride: Size = 1,
-    hidden_stride: Size = 1,
+    stride: Size | None = 1,
+    hidden_stride: Size | None = 1,
     channels: int = 10,
     num_inducing: int = 384,
     weights: bool = True,
     variance: float = 5.0,
     lengthscale: float | None = 1.0,
-    hidden_variance: float = 1.0,
-    hidden_lengthscale: float | None = 1.0,
+    hidden_variance: float = 0.1,
+    hidden_lengthscale: float | None = 2.0,
     hidden_q_mu: float = 0.01,
     hidden_mean_field: bool = False,
     initialiser: Initialiser = "random",
@@ -215,10 +222,10 @@ def image_layer(
     channels: int,
     *,
     patch_size: Size = 5,
-    stride: Size = 1,
+    stride: Size | None = 1,
     num_inducing: int = 384,
-    variance: float = 1.0,
-    lengthscale: float | None = 1.0,
+    variance: float = 0.1,
+    lengthscale: float | None = 2.0,
     q_mu: float = 0.01,
     initialiser: Initialiser = "random",
     mean_field: bool = False,
@@ -226,14 +233,17 @@ def image_layer(
 ) -> Layer:
     """A hidden layer from images to images: an independent MOCK for each output channel, around the identity.
 
-    variance, lengthscale: of the patch kernel at the start; None takes half the median distance between patches.
+    stride: step from one patch to the next; None makes it 1 for images up to 16 pixels, 2 up to 32, and so on, but at
+    most the size of a patch. variance, lengthscale: of the patch kernel at the start; None takes half the median
+    distance between patches. They decide how much noise the layer begins with, where patches are far from all inducing
+    ones: with much of it the layer above sees nothing else, and training never begins (docs/findings.md).
     q_mu: standard deviation of the noise in q's mean that tells the channels apart at the start; the paper's 0 leaves
     them alike. mean_field: a diagonal q instead of a full one.
     Paper: hidden layer set-up
     """
     if channels < 1:
         raise ValueError(f"{channels} channels were asked for; a hidden layer needs at least 1")
-    grid = PatchGrid(images.shape[1:], _pair(patch_size), _pair(stride))
+    grid = _grid(images, patch_size, stride)
     key_inducing, key_q = jax.random.split(key)
     if lengthscale is None:
         lengthscale = _half_median(images, grid)
@@ -251,7 +261,7 @@ def class_layer(
     num_outputs: int,
     *,
     patch_size: Size = 5,
-    stride: Size = 1,
+    stride: Size | None = 1,
     num_inducing: int = 384,
     location: AbstractKernel | None = None,
     weights: bool = True,
@@ -268,7 +278,7 @@ def class_layer(
     start (see `choose_patches`). weights: learn a weight for each patch. The rest as for `image_layer`.
     Paper: last layer set-up
     """
-    grid = PatchGrid(images.shape[1:], _pair(patch_size), _pair(stride))
+    grid = _grid(images, patch_size, stride)
     if lengthscale is None:
         lengthscale = _half_median(images, grid)
     response = PatchResponse(SquaredExponential(variance, lengthscale), location)
@@ -277,6 +287,13 @@ def class_layer(
     covariance = Convolutional(grid, response, Real(jnp.ones(grid.num_patches)) if weights else None)
     q = _initial_q(num_outputs, num_inducing, 1.0, mean_field)
     return Layer(SparseGP(Shared(covariance), (inducing,), q), Zero(num_outputs), (num_outputs,))
+
+
+def _grid(images: np.ndarray, patch_size: Size, stride: Size | None) -> PatchGrid:
+    patch = _pair(patch_size)
+    if stride is None:
+        stride = min(math.ceil(min(images.shape[1:3]) / _PATCHES), *patch)
+    return PatchGrid(images.shape[1:], patch, _pair(stride))
 
 
 def _layer_keys(key: PRNGKeyArray, depth: int) -> Key[Array, " depth"]:

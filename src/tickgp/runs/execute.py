@@ -278,7 +278,14 @@ def _inherited(config: Config, fresh: DeepGP, data: Dataset, key: jax.Array) -> 
     _check_unseen(folder, source.config, config, data)
     trained = source.model
     if len(fresh.layers) == len(trained.layers) + 1:
-        trained = warm_start(trained, data.train.images, q_mu=new.hidden_q_mu, initialiser=new.initialiser, key=key)
+        trained = warm_start(
+            trained,
+            data.train.images,
+            stride=new.hidden_stride,
+            q_mu=new.hidden_q_mu,
+            initialiser=new.initialiser or "kmeans",
+            key=key,
+        )
     pairs = {field.name: (getattr(source.config.model, field.name), getattr(new, field.name)) for field in fields(new)}
     differing = "; ".join(f"{name.replace('_', '-')} {a} there, {b} here" for name, (a, b) in pairs.items() if a != b)
     shapes = [[leaf.shape for leaf in jax.tree.leaves(model)] for model in (fresh, trained)]

@@ -23,8 +23,6 @@ _LOCATIONS: dict[str, Callable[..., AbstractKernel]] = {
     "matern52": Matern52,
     "se": SquaredExponential,
 }
-_PATCHES = 16
-"""Patches along the shorter side of an image that a laptop can work through."""
 
 
 def build_model(config: ModelConfig, images: np.ndarray, num_classes: int, *, key: PRNGKeyArray) -> DeepGP:
@@ -38,9 +36,9 @@ def build_model(config: ModelConfig, images: np.ndarray, num_classes: int, *, ke
             depth=depth,
             width=config.width,
             num_inducing=config.num_inducing,
-            variance=config.variance,
+            variance=5.0 if config.variance is None else config.variance,
             lengthscale=config.lengthscale,
-            initialiser=config.initialiser,
+            initialiser=config.initialiser or "random",
             mean_field=config.mean_field,
             sampling=config.sampling,
             jitter=config.jitter,
@@ -54,18 +52,18 @@ def build_model(config: ModelConfig, images: np.ndarray, num_classes: int, *, ke
         depth=depth,
         location=location if config.name.endswith("tick") else None,
         patch_size=_patch_size(config, images),
-        stride=stride(config, images),
+        stride=config.stride,
         hidden_stride=config.hidden_stride,
         channels=config.channels,
         num_inducing=config.num_inducing,
         weights=config.weights,
-        variance=config.variance,
-        lengthscale=1.0 if config.lengthscale is None else config.lengthscale,
+        variance=100.0 if config.variance is None else config.variance,
+        lengthscale=(1.0 if depth == 1 else 4.0) if config.lengthscale is None else config.lengthscale,
         hidden_variance=config.hidden_variance,
         hidden_lengthscale=config.hidden_lengthscale,
         hidden_q_mu=config.hidden_q_mu,
         hidden_mean_field=config.hidden_mean_field,
-        initialiser=config.initialiser,
+        initialiser=config.initialiser or "kmeans",
         places=config.places,
         mean_field=config.mean_field,
         sampling=config.sampling,
@@ -73,13 +71,6 @@ def build_model(config: ModelConfig, images: np.ndarray, num_classes: int, *, ke
         standardise=config.standardise,
         key=key,
     )
-
-
-def stride(config: ModelConfig, images: np.ndarray) -> int:
-    """Step from one patch of the last layer to the next: by default 2 from 17 pixels on, 3 from 33 on, …"""
-    if config.stride is not None:
-        return config.stride
-    return min(math.ceil(min(images.shape[1:3]) / _PATCHES), _patch_size(config, images))
 
 
 def _patch_size(config: ModelConfig, images: np.ndarray) -> int:

@@ -24,8 +24,19 @@ _ONLY_FOR: dict[str, tuple[str, ...]] = {
     "width": ("deep-se",),
 }
 """Settings of the model that only some models have."""
-_ALLOWED_FOR_ALL = {"stride": 1}
-"""Once the default, so that runs of every model were made with it."""
+_ALLOWED_FOR_ALL = {
+    "stride": 1,
+    "hidden_stride": 1,
+    "hidden_variance": 1.0,
+    "hidden_lengthscale": 1.0,
+    "hidden_mean_field": False,
+}
+"""Once the defaults, so that runs of every model were made with them."""
+
+
+def applies(setting: str, name: str) -> bool:
+    """Whether the model of this name has this setting."""
+    return name in _ONLY_FOR.get(setting, (name,))
 
 
 @dataclass(frozen=True)
@@ -74,17 +85,17 @@ class ModelConfig:
     patch_size: int | None = None
     """Height and width of a patch; by default 5, or 3 for images below 16 pixels."""
     stride: int | None = None
-    """Step between patches of the last layer; by default 1 for images up to 16 pixels, 2 up to 32, and so on."""
-    hidden_stride: int = 1
-    """Step from one patch of a hidden layer to the next."""
+    """Step between patches of the last layer; by default 1 where it sees up to 16 pixels, 2 up to 32, and so on."""
+    hidden_stride: int | None = None
+    """Step between patches of a hidden layer; by default as for stride."""
     channels: int = 10
     """Channels of the images between layers."""
     width: int = 30
     """Outputs of a hidden layer of deep-se."""
     num_inducing: int = 200
     """Inducing patches (or points) of each layer. The paper: 1000 for one layer, 384 for each of several."""
-    initialiser: Literal["random", "kmeans", "greedy"] = "random"
-    """How the inducing patches are chosen."""
+    initialiser: Literal["random", "kmeans", "greedy"] | None = None
+    """How the inducing patches are chosen; by default kmeans, and random for inducing points."""
     places: Literal["true", "uniform"] = "true"
     """Where the inducing patches of a TICK-GP start: where they were found, or anywhere (the paper)."""
     location: Literal["matern32", "matern12", "matern52", "se"] = "matern32"
@@ -93,18 +104,18 @@ class ModelConfig:
     """Its lengthscale at the start, in pixels."""
     weights: bool = True
     """Learn a weight for each patch of the last layer."""
-    variance: float = 5.0
-    """Variance of the last layer's kernel at the start."""
+    variance: float | None = None
+    """Variance of the last layer's kernel at the start; by default 100 between patches, 5 between whole images."""
     lengthscale: float | None = None
-    """Lengthscale of the last layer's kernel at the start; by default 1 between patches, and half the median distance
-    between whole images."""
-    hidden_variance: float = 1.0
+    """Lengthscale of the last layer's kernel at the start; by default 1 between patches, 4 above hidden layers, and
+    half the median distance between whole images."""
+    hidden_variance: float = 0.1
     """Variance of the hidden layers' kernel at the start."""
-    hidden_lengthscale: float = 1.0
+    hidden_lengthscale: float = 2.0
     """Lengthscale of the hidden layers' kernel at the start."""
     hidden_q_mu: float = 0.01
     """Noise that tells hidden channels apart at the start; the paper: 0."""
-    hidden_mean_field: bool = False
+    hidden_mean_field: bool = True
     """A diagonal covariance of q(u) instead of a full one in the hidden layers: faster, and hardly worse."""
     mean_field: bool = False
     """A diagonal covariance of q(u) instead of a full one in all layers."""
@@ -135,12 +146,12 @@ class ModelConfig:
             hidden_lengthscale=self.hidden_lengthscale,
         )
         for setting in fields(self):
-            value, models = getattr(self, setting.name), _ONLY_FOR.get(setting.name)
+            value = getattr(self, setting.name)
             harmless = value in (setting.default, _ALLOWED_FOR_ALL.get(setting.name, setting.default))
-            if models is not None and not harmless and self.name not in models:
+            if not harmless and not applies(setting.name, self.name):
                 raise UsageError(
                     f"{setting.name.replace('_', '-')} {value} was given for the model {self.name}, which has no such "
-                    f"thing; leave it out, or use {' or '.join(models)}"
+                    f"thing; leave it out, or use {' or '.join(_ONLY_FOR[setting.name])}"
                 )
 
 
