@@ -101,7 +101,7 @@ def test_initial_values():
 
 
 def test_a_hidden_layer_does_not_begin_as_noise():
-    """On colour images of even noise, far from all inducing patches, the last layer still feels its own."""
+    """Even where colour patches are far from all inducing ones, it puts out something near those of the last layer."""
     x = tiny.images(40, (16, 16, 3))
     hidden, last = builders.deep_tick(x, LIKELIHOOD, num_inducing=20, key=jax.random.key(0)).layers
     seen = hidden.sample(jnp.asarray(x[:8], jnp.float32), jnp.asarray(1e-5), "marginal", key=jax.random.key(1))

@@ -8,6 +8,7 @@ import pytest
 import reference
 import tiny
 
+from tickgp.gp.builders import deep_tick
 from tickgp.gp.likelihoods import Softmax
 from tickgp.gp.means import IdentityConv
 from tickgp.gp.params import freeze
@@ -180,6 +181,18 @@ def test_settings_of_the_new_layer(key):
     assert new.gp.inducing[0].Z.value.shape == (4, 2 * 2 * CHANNELS)
     np.testing.assert_allclose(new.gp.kernel.covariance.response.patch.variance.value, 0.2, rtol=1e-6)
     np.testing.assert_array_equal(new.gp.q.q_mu.value, np.zeros((CHANNELS, 4)))
+
+
+def test_with_strides_by_image_size_it_is_of_the_shape_of_a_new_model(key):
+    x = tiny.images(10, (28, 28, 1))
+    settings = {"stride": None, "hidden_stride": None, "num_inducing": 5, "channels": 2, "key": key}
+    two, three = (deep_tick(x, Softmax(3), depth=depth, **settings) for depth in (2, 3))
+    grids = [
+        [layer.gp.kernel.covariance.grid for layer in model.layers]
+        for model in (warm_start(two, x, stride=None, key=key), three)
+    ]
+    assert grids[0] == grids[1]
+    assert [grid.stride for grid in grids[0]] == [(2, 2), (1, 1), (1, 1)]
 
 
 @pytest.mark.parametrize(

@@ -276,6 +276,9 @@ def test_a_deeper_model_starts_from_a_trained_one(tmp_path):
     prepare(replace(shallow, model=replace(model, num_inducing=6), training=still), tmp_path / "other")
     with pytest.raises(UsageError, match=r"does not fit these settings \(num-inducing 5 there, 6 here\)"):
         list(execute(tmp_path / "other"))
+    prepare(replace(shallow, model=replace(model, hidden_stride=2, stride=1), training=still), tmp_path / "wider")
+    with pytest.raises(UsageError, match="stand 1, 2 pixels apart, layer by layer, and 2, 1 with these settings"):
+        list(execute(tmp_path / "wider"))
     with pytest.raises(UsageError, match="is to be overwritten by a run that starts from it"):
         list(execute(tmp_path / "two", replace(shallow, training=still), overwrite=True))
 

@@ -4,6 +4,7 @@ import jax
 import numpy as np
 import pytest
 
+from tickgp.gp.variational import FullRank, MeanField
 from tickgp.training.assemble import build_model
 from tickgp.training.config import ModelConfig
 
@@ -39,6 +40,8 @@ def test_several_layers(name):
     assert (kernel(hidden), kernel(last)) == ((0.1, 2.0), (100.0, 4.0))
     assert (stride(hidden), stride(last)) == ((2, 2), (1, 1))
     assert stride(build(name, hidden_stride=1)[0]) == (1, 1)
+    assert isinstance(hidden.gp.q, MeanField)
+    assert isinstance(last.gp.q, FullRank)
 
 
 def test_patches_are_centres_of_clusters_and_points_are_images():

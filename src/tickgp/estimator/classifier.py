@@ -69,7 +69,7 @@ class TickClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     max_error, confidence : float
         Error that `hand_over` allows where the model decides by itself, and the confidence that it stays below.
     prediction_samples : int
-        Draws of the hidden layers behind each predicted probability; of the last layer there are 16 for each.
+        Draws behind each predicted probability; of the last layer there are 16 for each of them.
     random_state : int, RandomState or None
         Where randomness comes from; with an int every fit gives the same.
     verbose : bool

@@ -220,7 +220,9 @@ def _deep(dataset: str, kernel: Kernel, depth: int, scale: Scale) -> Config:
             )
         case "smoke":
             sizes = {"num_inducing": 20, "channels": 3, "patch_size": 3, "stride": 2, "hidden_stride": 2}
-            model = ModelConfig(name=name, depth=depth, initialiser="random", **sizes, **start, **places)
+            model = ModelConfig(
+                name=name, depth=depth, initialiser="random", hidden_mean_field=False, **sizes, **start, **places
+            )
             training = replace(_SMOKE, learning_rate=0.02)
     return Config(data=_data(dataset, scale), model=model, training=training)
 

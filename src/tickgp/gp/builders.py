@@ -92,7 +92,10 @@ def deep_conv(
     key: PRNGKeyArray,
     **settings: Any,
 ) -> DeepGP:
-    """Deep Conv-GP: image-to-image layers below a Conv-GP. Settings: those of `convolutional`."""
+    """Deep Conv-GP: image-to-image layers below a Conv-GP. Settings: those of `convolutional`.
+
+    lengthscale: of the last layer's kernel; it sees more channels than a single layer does, and their noise.
+    """
     return convolutional(images, likelihood, depth=depth, lengthscale=lengthscale, key=key, **settings)
 
 
@@ -236,7 +239,7 @@ def image_layer(
     stride: step from one patch to the next; None makes it 1 for images up to 16 pixels, 2 up to 32, and so on, but at
     most the size of a patch. variance, lengthscale: of the patch kernel at the start; None takes half the median
     distance between patches. They decide how much noise the layer begins with, where patches are far from all inducing
-    ones: with much of it the layer above sees nothing else, and training never begins (docs/findings.md).
+    ones: with much of it the layer above sees nothing else, and learns nothing (docs/findings.md).
     q_mu: standard deviation of the noise in q's mean that tells the channels apart at the start; the paper's 0 leaves
     them alike. mean_field: a diagonal q instead of a full one.
     Paper: hidden layer set-up
@@ -329,7 +332,10 @@ def _naming(layer: int, depth: int) -> Iterator[None]:
     try:
         yield
     except ValueError as error:
-        raise (error if depth == 1 else ValueError(f"layer {layer} of {depth}: {error}")) from None
+        if depth == 1:
+            raise
+        smaller = ", or smaller strides below" if layer > 1 else ""
+        raise ValueError(f"layer {layer} of {depth}: {error}{smaller}") from None
 
 
 def _prepared(images: ArrayLike, standardise: bool) -> tuple[np.ndarray, Standardise | None]:

@@ -63,9 +63,9 @@ def predict(
 ) -> Prediction:
     """Class probabilities (1/S) Σ_s p(y | f_s), f_s ~ q.
 
-    num_samples: draws of the hidden layers. likelihood_samples: draws of the last layer for each of those. They cost
-    next to nothing, and without them small probabilities, and so the entropy, hang on few draws. S is their product;
-    the paper's S draws, each of all layers, are S and 1.
+    num_samples: draws of all layers. likelihood_samples: of the last layer there are so many for each of those, S in
+    all. They cost next to nothing, and without them small probabilities, and so the entropy, hang on few draws. The
+    paper has one.
 
     All images get the same noise, and batches are padded to one size: what is predicted for an image does not depend
     on the images beside it. By default batches are of 128 images, or of fewer where these would take too much memory.

@@ -17,6 +17,7 @@ from tickgp.data.dataset import Dataset
 from tickgp.errors import UsageError
 from tickgp.evaluation.bound import dataset_elbo
 from tickgp.evaluation.handover import images_needed
+from tickgp.gp.convolution import Convolutional, MultiOutputConvolutional
 from tickgp.gp.models import DeepGP
 from tickgp.gp.warm_start import warm_start
 from tickgp.runs.events import Event, Finished, Note, Report, Stage, Step, Stopped
@@ -40,7 +41,7 @@ from tickgp.runs.judge import final_metrics, held_out, watch, watched_images
 from tickgp.runs.model_file import TrainedModel, load_config, load_model, save_model
 from tickgp.runs.places import resolved, whole_name
 from tickgp.runs.report import write_predictions, write_report
-from tickgp.training.assemble import build_model, train_settings
+from tickgp.training.assemble import build_model, initialiser, train_settings
 from tickgp.training.checkpoint import Checkpoint, checkpoints, load_checkpoint, reached, save_checkpoint
 from tickgp.training.config import Config
 from tickgp.training.loop import Progress, State, initial_state, train
@@ -283,11 +284,20 @@ def _inherited(config: Config, fresh: DeepGP, data: Dataset, key: jax.Array) -> 
             data.train.images,
             stride=new.hidden_stride,
             q_mu=new.hidden_q_mu,
-            initialiser=new.initialiser or "kmeans",
+            initialiser=initialiser(new),
             key=key,
         )
     pairs = {field.name: (getattr(source.config.model, field.name), getattr(new, field.name)) for field in fields(new)}
-    differing = "; ".join(f"{name.replace('_', '-')} {a} there, {b} here" for name, (a, b) in pairs.items() if a != b)
+    said = lambda value: "by default" if value is None else value
+    differing = "; ".join(
+        f"{name.replace('_', '-')} {said(a)} there, {said(b)} here" for name, (a, b) in pairs.items() if a != b
+    )
+    there, here = _strides(trained), _strides(fresh)
+    if there != here:
+        raise UsageError(
+            f"patches of the model of {folder} stand {there} pixels apart, layer by layer, and {here} with these "
+            "settings; say it with --stride and --hidden-stride as it is there"
+        )
     shapes = [[leaf.shape for leaf in jax.tree.leaves(model)] for model in (fresh, trained)]
     if shapes[0] != shapes[1]:
         raise UsageError(
@@ -295,6 +305,13 @@ def _inherited(config: Config, fresh: DeepGP, data: Dataset, key: jax.Array) -> 
             "start from a run with the same settings of the model, or with one layer less"
         )
     return jax.tree.unflatten(jax.tree.structure(fresh), jax.tree.leaves(trained)), differing
+
+
+def _strides(model: DeepGP) -> str:
+    """How far apart patches stand in each layer, in words; empty for layers on whole images."""
+    covariances = [layer.gp.kernel.covariances[0] for layer in model.layers]
+    grids = [c.grid for c in covariances if isinstance(c, Convolutional | MultiOutputConvolutional)]
+    return ", ".join("×".join(map(str, dict.fromkeys(grid.stride))) for grid in grids)
 
 
 def _check_unseen(folder: Path, before: Config, config: Config, data: Dataset) -> None:

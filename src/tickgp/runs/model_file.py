@@ -37,13 +37,20 @@ class TrainedModel:
     held_out: HeldOut | None = None
     """How sure it was of images it was not trained on; None if there were none."""
 
-    def predict(self, images: np.ndarray, **samples: int) -> Prediction:
+    def predict(
+        self, images: np.ndarray, *, num_samples: int | None = None, likelihood_samples: int = 16
+    ) -> Prediction:
         """Class probabilities of images (N, H, W, C) of `image_shape`: always the same for the same image.
 
-        samples: as for `gp.predict.predict`; by default the `num_samples` of its settings.
+        The numbers of draws: see `gp.predict.predict`; by default `num_samples` is that of its settings.
         """
-        key = jax.random.fold_in(jax.random.key(self.config.seed), 1)
-        return predict(self.model, images, key=key, **{"num_samples": self.config.prediction_samples, **samples})
+        return predict(
+            self.model,
+            images,
+            key=jax.random.fold_in(jax.random.key(self.config.seed), 1),
+            num_samples=self.config.prediction_samples if num_samples is None else num_samples,
+            likelihood_samples=likelihood_samples,
+        )
 
     def threshold(self, max_error: float | None = None, level: float | None = None) -> Threshold:
         """Which images the model decides by itself; by default with the error that its settings allow."""

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from tickgp.gp.builders import convolutional, pointwise
+from tickgp.gp.builders import convolutional, deep_conv, pointwise
+from tickgp.gp.inducing import Initialiser
 from tickgp.gp.kernels import AbstractKernel, Matern12, Matern32, Matern52, SquaredExponential
 from tickgp.gp.likelihoods import AbstractClassification, Bernoulli, RobustMax, Softmax
 from tickgp.gp.models import DeepGP
@@ -38,7 +39,7 @@ def build_model(config: ModelConfig, images: np.ndarray, num_classes: int, *, ke
             num_inducing=config.num_inducing,
             variance=5.0 if config.variance is None else config.variance,
             lengthscale=config.lengthscale,
-            initialiser=config.initialiser or "random",
+            initialiser=initialiser(config),
             mean_field=config.mean_field,
             sampling=config.sampling,
             jitter=config.jitter,
@@ -46,7 +47,8 @@ def build_model(config: ModelConfig, images: np.ndarray, num_classes: int, *, ke
             key=key,
         )
     location = _LOCATIONS[config.location](Positive(1.0, trainable=False), config.location_lengthscale)
-    return convolutional(
+    builder = convolutional if depth == 1 else deep_conv
+    return builder(
         images,
         likelihood,
         depth=depth,
@@ -58,12 +60,12 @@ def build_model(config: ModelConfig, images: np.ndarray, num_classes: int, *, ke
         num_inducing=config.num_inducing,
         weights=config.weights,
         variance=100.0 if config.variance is None else config.variance,
-        lengthscale=(1.0 if depth == 1 else 4.0) if config.lengthscale is None else config.lengthscale,
+        **({} if config.lengthscale is None else {"lengthscale": config.lengthscale}),
         hidden_variance=config.hidden_variance,
         hidden_lengthscale=config.hidden_lengthscale,
         hidden_q_mu=config.hidden_q_mu,
         hidden_mean_field=config.hidden_mean_field,
-        initialiser=config.initialiser or "kmeans",
+        initialiser=initialiser(config),
         places=config.places,
         mean_field=config.mean_field,
         sampling=config.sampling,
@@ -71,6 +73,11 @@ def build_model(config: ModelConfig, images: np.ndarray, num_classes: int, *, ke
         standardise=config.standardise,
         key=key,
     )
+
+
+def initialiser(config: ModelConfig) -> Initialiser:
+    """How inducing patches or points are chosen: by default clusters of patches, but not of whole images."""
+    return config.initialiser or ("random" if config.name.endswith("se") else "kmeans")
 
 
 def _patch_size(config: ModelConfig, images: np.ndarray) -> int:

@@ -24,14 +24,14 @@ _ONLY_FOR: dict[str, tuple[str, ...]] = {
     "width": ("deep-se",),
 }
 """Settings of the model that only some models have."""
-_ALLOWED_FOR_ALL = {
+EARLIER_DEFAULTS = {
     "stride": 1,
     "hidden_stride": 1,
     "hidden_variance": 1.0,
     "hidden_lengthscale": 1.0,
     "hidden_mean_field": False,
 }
-"""Once the defaults, so that runs of every model were made with them."""
+"""Settings of the model whose defaults have changed: those of earlier runs, of every model, say the earlier ones."""
 
 
 def applies(setting: str, name: str) -> bool:
@@ -85,7 +85,8 @@ class ModelConfig:
     patch_size: int | None = None
     """Height and width of a patch; by default 5, or 3 for images below 16 pixels."""
     stride: int | None = None
-    """Step between patches of the last layer; by default 1 where it sees up to 16 pixels, 2 up to 32, and so on."""
+    """Step between patches of the last layer; by default 1 where the shorter side of what it sees has up to 16 pixels,
+    2 up to 32, and so on, but at most the size of a patch."""
     hidden_stride: int | None = None
     """Step between patches of a hidden layer; by default as for stride."""
     channels: int = 10
@@ -147,7 +148,7 @@ class ModelConfig:
         )
         for setting in fields(self):
             value = getattr(self, setting.name)
-            harmless = value in (setting.default, _ALLOWED_FOR_ALL.get(setting.name, setting.default))
+            harmless = value in (setting.default, EARLIER_DEFAULTS.get(setting.name, setting.default))
             if not harmless and not applies(setting.name, self.name):
                 raise UsageError(
                     f"{setting.name.replace('_', '-')} {value} was given for the model {self.name}, which has no such "
@@ -223,7 +224,7 @@ class Config:
     seed: int = 0
     """Seed of all randomness: the same seed gives the same result."""
     prediction_samples: int = 100
-    """Draws of the hidden layers behind each predicted probability; of the last layer there are 16 for each."""
+    """Draws behind each predicted probability; of the last layer there are 16 for each of them."""
     max_error: float = 0.01
     """Error that is allowed where the model decides by itself; the other images are for a person."""
     confidence: float = 0.95
