@@ -50,7 +50,7 @@ def test_wrong_settings_are_refused(settings, words, key):
 def test_prediction_needs_at_least_one_sample(key):
     model = tickgp.se(X, tickgp.Softmax(3), num_inducing=4, key=key)
     with pytest.raises(
-        ValueError, match="0 times 16 samples in batches of 128 were asked for; each must be at least 1"
+        ValueError, match="0 times 64 samples in batches of 128 were asked for; each must be at least 1"
     ):
         tickgp.predict(model, X, num_samples=0, key=key)
     with pytest.raises(ValueError, match="have 25 numbers each, and the model is for 30; resize"):

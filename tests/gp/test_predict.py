@@ -126,7 +126,7 @@ def test_robustmax_expects_the_same_entropy_of_every_image(float64, key):
     prediction = predict(tiny.build("conv", RobustMax(3, 0.1)), tiny.images(4), key=key, num_samples=50, batch_size=4)
     np.testing.assert_allclose(prediction.expected_entropy, reference.entropy([0.9, 0.05, 0.05]), rtol=1e-10)
     np.testing.assert_allclose(prediction.probabilities.sum(axis=1), 1, rtol=1e-10)
-    counts = (np.asarray(prediction.probabilities) - 0.05) / 0.85 * 50 * 16
+    counts = (np.asarray(prediction.probabilities) - 0.05) / 0.85 * 50 * 64
     np.testing.assert_allclose(counts, np.round(counts), atol=1e-8)
 
 

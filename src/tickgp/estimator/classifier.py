@@ -69,7 +69,7 @@ class TickClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     max_error, confidence : float
         Error that `hand_over` allows where the model decides by itself, and the confidence that it stays below.
     prediction_samples : int
-        Draws behind each predicted probability; of the last layer there are 16 for each of them.
+        Draws behind each predicted probability; of the last layer there are 64 for each of them.
     random_state : int, RandomState or None
         Where randomness comes from; with an int every fit gives the same.
     verbose : bool
@@ -113,7 +113,7 @@ class TickClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         validation_share: Any = 0.0,
         max_error: Any = 0.01,
         confidence: Any = 0.95,
-        prediction_samples: Any = 100,
+        prediction_samples: Any = 20,
         random_state: Any = None,
         verbose: Any = False,
     ) -> None:

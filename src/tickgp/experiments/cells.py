@@ -188,7 +188,7 @@ def _shallow(dataset: str, model: ModelName, scale: Scale) -> Config:
                 name=model, num_inducing=20, variance=100.0, stride=stride, initialiser="random", **places
             )
             training = _SMOKE
-    return Config(data=_data(dataset, scale), model=settings, training=training)
+    return Config(prediction_samples=100, data=_data(dataset, scale), model=settings, training=training)
 
 
 def _deep(dataset: str, kernel: Kernel, depth: int, scale: Scale) -> Config:
@@ -224,7 +224,7 @@ def _deep(dataset: str, kernel: Kernel, depth: int, scale: Scale) -> Config:
                 name=name, depth=depth, initialiser="random", hidden_mean_field=False, **sizes, **start, **places
             )
             training = replace(_SMOKE, learning_rate=0.02)
-    return Config(data=_data(dataset, scale), model=model, training=training)
+    return Config(prediction_samples=100, data=_data(dataset, scale), model=model, training=training)
 
 
 def _cnn(dataset: str, scale: Scale) -> CnnConfig:

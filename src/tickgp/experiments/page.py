@@ -55,11 +55,11 @@ LEARNED = """The location kernel of each TICK-GP's last layer after training: it
 that this layer sees, and how often a draw of the location process is expected to cross zero across this width. An
 invariant response would never cross it."""
 INCLUDED = """`tickgp predict mnist-tick IMAGE` needs no training: a small TICK-GP, trained on nine tenths of MNIST's
-training images; the rest set when it decides alone. S is that of the other tables; what users get has S = 1,600."""
+training images; the rest set when it decides alone. S is that of the other tables; what users get has S = 6,400."""
 STRANGERS = """What the model that comes with the library hands over to a person: images that it is not sure of, and
 those whose latent functions have more variance than all but one in a thousand held-out images have. And how well
 entropy, mutual information and this variance tell other images from MNIST's test images: AUROC is 1 if always, 0.5 if
-by chance. Predictions: S = 1,600, as users get them. Not in the paper."""
+by chance. Predictions: S = 6,400. Not in the paper."""
 FIGURES = {
     "invariance": "Why invariance is unrealistic: a like stroke in a 2 and in a 7",
     "patch-response": "2 against 7: five samples of the patch response, as deviations from its mean; outlined: beyond "

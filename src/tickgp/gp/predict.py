@@ -57,8 +57,8 @@ def predict(
     images: ArrayLike,
     *,
     key: PRNGKeyArray,
-    num_samples: int = 100,
-    likelihood_samples: int = 16,
+    num_samples: int = 20,
+    likelihood_samples: int = 64,
     batch_size: int | None = None,
 ) -> Prediction:
     """Class probabilities (1/S) Σ_s p(y | f_s), f_s ~ q.

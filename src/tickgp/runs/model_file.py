@@ -38,7 +38,7 @@ class TrainedModel:
     """How sure it was of images it was not trained on; None if there were none."""
 
     def predict(
-        self, images: np.ndarray, *, num_samples: int | None = None, likelihood_samples: int = 16
+        self, images: np.ndarray, *, num_samples: int | None = None, likelihood_samples: int = 64
     ) -> Prediction:
         """Class probabilities of images (N, H, W, C) of `image_shape`: always the same for the same image.
 

@@ -223,8 +223,8 @@ class Config:
 
     seed: int = 0
     """Seed of all randomness: the same seed gives the same result."""
-    prediction_samples: int = 100
-    """Draws behind each predicted probability; of the last layer there are 16 for each of them."""
+    prediction_samples: int = 20
+    """Draws behind each predicted probability; of the last layer there are 64 for each of them."""
     max_error: float = 0.01
     """Error that is allowed where the model decides by itself; the other images are for a person."""
     confidence: float = 0.95
