@@ -334,7 +334,7 @@ def _naming(layer: int, depth: int) -> Iterator[None]:
     except ValueError as error:
         if depth == 1:
             raise
-        smaller = ", or smaller strides below" if layer > 1 else ""
+        smaller = ", or a smaller stride of hidden layers" if layer > 1 else ""
         raise ValueError(f"layer {layer} of {depth}: {error}{smaller}") from None
 
 

@@ -111,9 +111,9 @@ class ModelConfig:
     """Lengthscale of the last layer's kernel at the start; by default 1 between patches, 4 above hidden layers, and
     half the median distance between whole images."""
     hidden_variance: float = 0.1
-    """Variance of the hidden layers' kernel at the start."""
+    """Variance of the kernel of hidden layers of patches at the start."""
     hidden_lengthscale: float = 2.0
-    """Lengthscale of the hidden layers' kernel at the start."""
+    """Lengthscale of the kernel of hidden layers of patches at the start."""
     hidden_q_mu: float = 0.01
     """Noise that tells hidden channels apart at the start; the paper: 0."""
     hidden_mean_field: bool = True
@@ -182,7 +182,8 @@ class TrainingConfig:
     """Factor on the learning rate of the means of the hidden layers' q(u)."""
     start_from: Path | None = None
     """Start from the trained model of this run: one of the same shape, or a deep one with a layer less. Its numbers
-    take the place of settings of the start, such as variance. A layer more starts as the identity with little noise."""
+    take the place of settings of the start, such as variance. A layer more starts as the identity with little noise,
+    whose KL divergence first lowers the ELBO."""
     patience: int | None = None
     """Stop early when the mean ELBO of this many steps is no better than that of as many before."""
     num_samples: int = 1
