@@ -16,8 +16,8 @@ def picture(path, level=0, size=(4, 4)):
 
 @pytest.fixture
 def pets(tmp_path):
-    """cat: levels 10, 11, 12; dog: 20, 21. Written against the order of their names."""
-    for name, level in (("dog/b.png", 21), ("dog/a.png", 20), ("cat/3.png", 12), ("cat/10.png", 10), ("cat/2.png", 11)):
+    """cat: levels 110, 111, 112; dog: 120, 121. Written against the order of their names."""
+    for name, level in (("dog/b.png", 121), ("dog/a.png", 120), ("cat/3.png", 112), ("cat/10.png", 110), ("cat/2.png", 111)):
         picture(tmp_path / name, level)
     return tmp_path
 
@@ -30,7 +30,7 @@ def test_classes_and_files_by_name(pets):
     assert contents.notes == ()
     assert images.dtype == np.uint8
     assert images.shape == (5, 4, 4, 1)
-    assert images[:, 0, 0, 0].tolist() == [10, 11, 12, 20, 21]
+    assert images[:, 0, 0, 0].tolist() == [110, 111, 112, 120, 121]
     assert labels.tolist() == [0, 0, 0, 1, 1]
 
 
@@ -50,8 +50,18 @@ def test_one_colour_picture_makes_all_colour(pets):
     picture(pets / "dog" / "c.png", (1, 2, 3))
     images = read_folder(pets).train.images
     assert images.shape == (6, 4, 4, 3)
-    assert images[0, 0, 0].tolist() == [10, 10, 10]
+    assert images[0, 0, 0].tolist() == [110, 110, 110]
     assert images[5, 0, 0].tolist() == [1, 2, 3]
+
+
+def test_bits_that_are_not_used_are_noted(tmp_path):
+    for name, most in {"a/1.png": 4095, "b/1.png": 4000}.items():
+        (tmp_path / name).parent.mkdir()
+        Image.fromarray(np.linspace(0, most, 16).reshape(4, 4).astype(np.uint16)).save(tmp_path / name)
+    (note,) = read_folder(tmp_path).notes
+    assert note.startswith("the brightest pixel of all images is 16 of 255")
+    picture(tmp_path / "b/2.png", 64)
+    assert read_folder(tmp_path).notes == ()
 
 
 def test_train_and_test(pets, tmp_path_factory):

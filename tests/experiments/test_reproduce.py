@@ -22,13 +22,13 @@ from tickgp.data.dataset import Dataset
 from tickgp.errors import UsageError
 from tickgp.experiments.cells import Cell, cnn, shallow
 from tickgp.experiments.reproduce import Begun, Done, Failed, Places, left, reproduce, step_of
-from tickgp.experiments.results import is_done, read_result
+from tickgp.experiments.results import all_settings, is_done, read_result
 from tickgp.experiments.run_cnn import _watched
 from tickgp.experiments.run_gp import _predict, judge_gp
 from tickgp.gp.builders import conv
 from tickgp.gp.likelihoods import Softmax
 from tickgp.runs.events import Stopped
-from tickgp.runs.folder import read_history, write_history
+from tickgp.runs.folder import read_history
 from tickgp.runs.judge import watched_images
 from tickgp.runs.model_file import TrainedModel
 from tickgp.training.config import Config, TrainingConfig
@@ -63,10 +63,9 @@ def after(number: int):
 def test_a_stopped_experiment_goes_on_and_ends_alike(places, plan, tmp_path):
     cells = plan(tiny_cells())
     other = Places(tmp_path / "b/work", tmp_path / "b/results", places.data_dir)
-    events = go(cells, places, after(4))
-    assert isinstance(events[-1], Stopped)
+    assert go(cells, places, after(4))[-1] == Stopped(3)
     assert not is_done(places.results, "smoke", cells[0])
-    assert step_of(cells[0], "smoke", places) == 2
+    assert step_of(cells[0], "smoke", places) == 3
     events = go(cells, places)
     assert names(Done, events) == NAMES
     assert all(is_done(places.results, "smoke", cell) for cell in cells)
@@ -89,7 +88,7 @@ def test_a_stopped_cnn_goes_on_and_ends_alike(places, plan, tmp_path):
     cell = plan(tiny_cells())[1]
     other = Places(tmp_path / "b/work", tmp_path / "b/results", places.data_dir)
     assert go([cell], places, after(3))[-1] == Stopped(3)
-    assert step_of(cell, "smoke", places) == 2
+    assert step_of(cell, "smoke", places) == 3
     go([cell], places)
     go([cell], other)
     a, b = (read_result(p.results, "smoke", cell.name) for p in (places, other))
@@ -184,6 +183,8 @@ def test_the_command_writes_the_page_and_says_what_failed(paths, tmp_path, capsy
 def test_no_file_but_a_page_of_results_is_overwritten(paths):
     with pytest.raises(UsageError, match="no experiment was given; choose among: table1, "):
         command((), **paths)
+    with pytest.raises(UsageError, match="pretrained has no runs at the scale paper; use --scale fast"):
+        command(("pretrained",), **paths)
     with pytest.raises(UsageError, match="workers 0 was given; it must be at least 1"):
         command(("table1",), workers=0, **paths)
     paths["page"].write_text("# My thesis")
@@ -222,17 +223,22 @@ def test_a_gp_is_tested_with_the_papers_draws():
 
 
 @pytest.mark.slow
-def test_a_cnn_has_no_elbo_and_a_begun_run_its_step(paths, tmp_path, capsys):
+def test_a_cnn_has_no_elbo(paths, tmp_path, capsys):
     data_dir = mnist_folder(tmp_path / "data", train=1200, test=300)
-    settings = {"scale": "smoke", "only": ("mnist/bcnn-depth1",), "data_dir": data_dir, **paths}
-    folder = paths["work"] / "smoke/mnist/bcnn-depth1"
-    command(("depth-baselines",), **settings)
-    said = capsys.readouterr().out
-    assert "step 100  NLL" in said
-    (paths["results"] / "smoke/mnist/bcnn-depth1.json").unlink()
-    write_history(folder, read_history(folder, last=40))
-    command(("depth-baselines",), status=True, **settings)
-    assert "step 40" in capsys.readouterr().out
+    command(("depth-baselines",), scale="smoke", only=("mnist/bcnn-depth1",), data_dir=data_dir, **paths)
+    assert "step 100  NLL" in capsys.readouterr().out
+
+
+def test_the_step_of_a_begun_run_is_that_of_its_checkpoint(paths, capsys):
+    cell = shallow("mnist", "tick", "smoke")
+    command(("table1",), scale="smoke", only=(cell.name,), status=True, **paths)
+    assert "left" in capsys.readouterr().out
+    folder = paths["work"] / "smoke" / cell.name
+    (folder / "checkpoint").mkdir(parents=True)
+    (folder / "checkpoint/step-00000047.safetensors").touch()
+    folder.with_name("tick.json").write_text(json.dumps(all_settings("smoke", cell)))
+    command(("table1",), scale="smoke", only=(cell.name,), status=True, **paths)
+    assert "step 47" in capsys.readouterr().out
 
 
 def test_a_cnn_is_watched_on_the_test_images_that_a_gp_is_watched_on():

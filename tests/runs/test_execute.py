@@ -359,6 +359,8 @@ def test_an_elbo_at_rest_ends_training_and_stays_at_rest(tmp_path):
     assert isinstance(event, Finished)
     assert 20 <= event.metrics["steps"] < 500
     assert Note(f"the ELBO came to rest: training ends after {event.metrics['steps']} of 500 steps") in events
+    notes = [event.text for event in events if isinstance(event, Note)]
+    assert any("that of guessing by the shares of the classes: too low to choose a model by" in note for note in notes)
     assert list(execute(tmp_path / "run")) == [events[0], event]
 
 

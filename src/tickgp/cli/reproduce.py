@@ -79,6 +79,8 @@ def reproduce(
 
     names: list[str] = [*EXPERIMENTS] if "all" in experiments else [*dict.fromkeys(experiments)]
     cells, console = cells_of(names, scale), open_console()
+    if not cells:
+        raise UsageError(f"{', '.join(names)} has no runs at the scale {scale}; use --scale fast")
     if unknown := [name for name in only if name not in {cell.name for cell in cells}]:
         raise UsageError(f"there is no run {unknown[0]} here; choose among: {', '.join(cell.name for cell in cells)}")
     chosen = [cell for cell in cells if not only or cell.name in only]

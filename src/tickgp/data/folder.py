@@ -19,6 +19,7 @@ HIDDEN = {"__macosx", "thumbs.db", "desktop.ini"}  # and every name that starts 
 TEXTS = {".txt", ".md", ".rst", ".html", ".htm", ".csv", ".tsv", ".json", ".jsonl", ".xml", ".yaml", ".yml", ".toml"}
 OTHERS = {".ini", ".cfg", ".log", ".pdf", ".zip", ".gz", ".tar", ".py", ".ipynb", ".sh", ".npy", ".npz", ".db"}
 SUGGESTIONS = (8, 32)  # pixels: little can be seen on less; the paper's largest images
+DARK = 63  # of 255: what 14 bits come to when they are saved as 16
 
 Files = dict[str, list[Path]]
 """Image files of each class."""
@@ -41,6 +42,7 @@ def read_folder(
     splits = [split.map_images(lambda images: to_channels(images, channels)) for split, _ in read]
     notes = _skipped([file for _, bad in read for file in bad], sum(map(len, splits)))
     notes += tuple(f"class {name!r} has no test images" for name in names if name not in parts[-1])
+    notes += _dark(max(int(split.images.max()) for split in splits))
     return Contents(splits[0], splits[1] if len(splits) == 2 else None, names, notes)
 
 
@@ -132,6 +134,15 @@ def _readable(
             if not skip:
                 raise ValueError(f"{error}, or leave such files out with --skip-bad-images") from error
             bad.append(file)
+
+
+def _dark(brightest: int) -> tuple[str, ...]:
+    if brightest > DARK:
+        return ()
+    return (
+        f"the brightest pixel of all images is {brightest} of 255, so that little tells them apart; if their files have "
+        "16 bits and use fewer, stretch them first, all by the same factor",
+    )
 
 
 def _skipped(bad: list[Path], num_read: int) -> tuple[str, ...]:

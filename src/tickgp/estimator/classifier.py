@@ -47,8 +47,9 @@ class TickClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     patch_size : int or None
         Height and width of a patch; None is 5, or 3 for images below 16 pixels.
     stride : int or None
-        Step from one patch of the last layer to the next; None is 1 where it sees up to 16 pixels, 2 up to 32, and so
-        on, but at most the size of a patch. With half the stride training takes many times as long.
+        Step from one patch of the last layer to the next; None is the least that leaves at most 16 along the shorter
+        side of what it sees (for patches of 5 pixels 1 up to 20 pixels, 2 up to 36, and so on), no more than the size
+        of a patch. With half the stride training takes many times as long.
     hidden_stride : int or None
         Step from one patch to the next in the layers below; None as for `stride`.
     num_inducing : int

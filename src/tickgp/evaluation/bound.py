@@ -7,7 +7,7 @@ import functools
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
+from jaxtyping import Array, ArrayLike, Float, Int, PRNGKeyArray
 
 from tickgp.gp.compiling import jit
 from tickgp.gp.images import check_inputs, padded_batches
@@ -49,6 +49,13 @@ def dataset_elbo(
             f"and KL[q(u) || p(u)] is {kl:.6g}"
         )
     return bound
+
+
+def guessing_bound(labels: Int[np.ndarray, " N"]) -> float:
+    """Σ log p(y) where p is the share of each class: what a model must exceed to have learned anything of images."""
+    counts = np.bincount(labels)
+    counts = counts[counts > 0]
+    return float(np.sum(counts * np.log(counts / counts.sum())))
 
 
 @functools.partial(jit, static_argnames="num_samples")

@@ -16,8 +16,8 @@ from tickgp.experiments.run_cnn import judge_cnn, train_cnn_cell
 from tickgp.experiments.run_gp import judge_gp, train_gp
 from tickgp.runs import model_file
 from tickgp.runs.events import Event, Stopped
-from tickgp.runs.folder import read_history, read_json, write_json
-from tickgp.training.checkpoint import checkpoints
+from tickgp.runs.folder import read_json, write_json
+from tickgp.training.checkpoint import checkpoints, reached
 from tickgp.training.config import Config
 
 
@@ -100,9 +100,10 @@ def still_needed(cell: Cell, scale: Scale, places: Places) -> list[Cell]:
 
 
 def step_of(cell: Cell, scale: Scale, places: Places) -> int | None:
-    """The step that a begun run last reported; None if it has not come to a report."""
-    history = read_history(places.folder(scale, cell.name)) if _is_begun(cell, scale, places) else []
-    return history[-1]["step"] if history else None
+    """The step that a begun run goes on from; None before its first checkpoint."""
+    if not _is_begun(cell, scale, places):
+        return None
+    return reached(places.folder(scale, cell.name) / "checkpoint") or None
 
 
 def _train(cell: Cell, scale: Scale, places: Places, stop: Callable[[], bool]) -> Iterator[Event]:

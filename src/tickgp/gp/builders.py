@@ -236,10 +236,11 @@ def image_layer(
 ) -> Layer:
     """A hidden layer from images to images: an independent MOCK for each output channel, around the identity.
 
-    stride: step from one patch to the next; None makes it 1 for images up to 16 pixels, 2 up to 32, and so on, but at
-    most the size of a patch. variance, lengthscale: of the patch kernel at the start; None takes half the median
-    distance between patches. They decide how much noise the layer begins with, where patches are far from all inducing
-    ones: with much of it the layer above sees nothing else, and learns nothing (docs/findings.md).
+    stride: step from one patch to the next; None takes the least that leaves at most 16 along the shorter side (for
+    patches of 5 pixels 1 up to 20 pixels, 2 up to 36, and so on), but no more than the size of a patch.
+    variance, lengthscale: of the patch kernel at the start; None takes half the median distance between patches. They
+    decide how much noise the layer begins with, where patches are far from all inducing ones: with much of it the layer
+    above sees nothing else, and learns nothing (docs/findings.md).
     q_mu: standard deviation of the noise in q's mean that tells the channels apart at the start; the paper's 0 leaves
     them alike. mean_field: a diagonal q instead of a full one.
     Paper: hidden layer set-up
@@ -295,7 +296,8 @@ def class_layer(
 def _grid(images: np.ndarray, patch_size: Size, stride: Size | None) -> PatchGrid:
     patch = _pair(patch_size)
     if stride is None:
-        stride = min(math.ceil(min(images.shape[1:3]) / _PATCHES), *patch)
+        places = min(side - length + 1 for side, length in zip(images.shape[1:3], patch, strict=True))
+        stride = min(max(math.ceil(places / _PATCHES), 1), *patch)
     return PatchGrid(images.shape[1:], patch, _pair(stride))
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from tickgp.data.contents import Split
 from tickgp.data.dataset import Dataset
 from tickgp.errors import UsageError
-from tickgp.evaluation.bound import dataset_elbo
+from tickgp.evaluation.bound import dataset_elbo, guessing_bound
 from tickgp.evaluation.handover import images_needed
 from tickgp.gp.convolution import Convolutional, MultiOutputConvolutional
 from tickgp.gp.models import DeepGP
@@ -234,6 +234,11 @@ class _Run:
             bound = dataset_elbo(state.model, self.data.train.images, self.data.train.labels, key=key)
         except ArithmeticError as error:  # a few images are enough for that: what it predicts may be sound all the same
             yield Note(f"{error}; the run is kept without it")
+        if bound is not None and bound < (guessed := guessing_bound(self.data.train.labels)):
+            yield Note(
+                f"its ELBO, {bound:.1f}, is below {guessed:.1f}, that of guessing by the shares of the classes: too low to "
+                "choose a model by; train it for more steps, or with fewer inducing patches"
+            )
         shape = self.data.train.images.shape[1:]
         trained = TrainedModel(state.model, self.config, self.data.class_names, shape)
         prediction = trained.predict(self.data.test.images)

@@ -85,8 +85,8 @@ class ModelConfig:
     patch_size: int | None = None
     """Height and width of a patch; by default 5, or 3 for images below 16 pixels."""
     stride: int | None = None
-    """Step between patches of the last layer; by default 1 where the shorter side of what it sees has up to 16 pixels,
-    2 up to 32, and so on, but at most the size of a patch."""
+    """Step between patches of the last layer; by default the least that leaves at most 16 along the shorter side of
+    what it sees (for patches of 5 pixels 1 up to 20 pixels, 2 up to 36, and so on), no more than the size of a patch."""
     hidden_stride: int | None = None
     """Step between patches of a hidden layer; by default as for stride."""
     channels: int = 10
