@@ -187,8 +187,8 @@ def test_rows_that_are_no_images_are_scaled(tmp_path: Path) -> None:
 
 def test_more_inducing_points_than_rows_become_as_many_as_differ() -> None:
     rows = np.repeat([[0.0, 1.0], [-0.0, 1.0], [2.0, 1.0], [3.0, 4.0]], 5, axis=0)
-    model = classifier(num_inducing=1000, max_steps=2).fit(rows, np.arange(20) % 2)
-    assert model.trained_.config.model.num_inducing == 3
+    params = TickClassifier(num_inducing=1000).get_params()
+    assert run_config(params, "se", rows[:, None, :, None], 0).model.num_inducing == 3
 
 
 @pytest.mark.parametrize(("params", "expected"), [({}, None), ({"stride": 3}, 3), ({"stride": np.int64(2)}, 2)])

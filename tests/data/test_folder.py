@@ -17,7 +17,13 @@ def picture(path, level=0, size=(4, 4)):
 @pytest.fixture
 def pets(tmp_path):
     """cat: levels 110, 111, 112; dog: 120, 121. Written against the order of their names."""
-    for name, level in (("dog/b.png", 121), ("dog/a.png", 120), ("cat/3.png", 112), ("cat/10.png", 110), ("cat/2.png", 111)):
+    for name, level in (
+        ("dog/b.png", 121),
+        ("dog/a.png", 120),
+        ("cat/3.png", 112),
+        ("cat/10.png", 110),
+        ("cat/2.png", 111),
+    ):
         picture(tmp_path / name, level)
     return tmp_path
 

@@ -69,7 +69,7 @@ def pair(tmp_path, images, labels):
 
 def test_images_with_labels(tmp_path):
     written = random_bytes(3, 5, 4)
-    read = read_idx_pair(*pair(tmp_path, written, [0, 9, 1]))
+    read = read_idx_pair(*pair(tmp_path, written, [0, 9, 1]), 10)
     images, labels = read.images, read.labels
     assert images.shape == (3, 5, 4, 1)
     assert labels.dtype == np.int64
@@ -87,5 +87,5 @@ def test_images_with_labels(tmp_path):
 )
 def test_wrong_labels_are_named(tmp_path, count, labels, words):
     with pytest.raises(ValueError, match=words) as error:
-        read_idx_pair(*pair(tmp_path, random_bytes(count, 2, 2), labels))
+        read_idx_pair(*pair(tmp_path, random_bytes(count, 2, 2), labels), 10)
     assert str(tmp_path / "labels") in str(error.value)

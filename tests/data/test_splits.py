@@ -50,5 +50,7 @@ def test_a_class_of_one():
 def test_unevenness_is_said():
     assert unevenness(np.repeat([0, 1], [3, 8]), "ab") == ()
     assert unevenness(np.zeros(0, int), "ab") == ()
+    (note,) = unevenness(np.array([1, 1, 1]), "ab")
+    assert note == "there are no training images of 'a', which the model cannot learn"
     (note,) = unevenness(np.repeat([0, 1], [3, 9]), "ab")
     assert "3 training images of 'a', 9 of 'b'" in note

@@ -1,5 +1,7 @@
 """The three samplers of q(f): moments of many draws against closed forms, within the estimates' standard errors."""
 
+import inspect
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -135,3 +137,11 @@ def test_the_correlated_sampler_never_forms_the_product_of_q_sqrt_and_all_patche
 
     assert largest("marginal") == channels * M * N * P
     assert largest("correlated") < channels * M * N * P / 2
+
+
+def test_an_unknown_sampler_is_refused(key):
+    """Where types are not checked, as they are in these tests."""
+    x = problems.images(1)
+    gp, _ = sparse_gp("shared", x)
+    with pytest.raises(ValueError, match="'joint' was given as the way to sample; use marginal, full or correlated"):
+        inspect.unwrap(sample)(gp, jnp.asarray(x), jnp.asarray(1e-6), "joint", key=key)

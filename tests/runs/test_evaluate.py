@@ -87,8 +87,8 @@ def test_what_is_handed_over(finished, tmp_path):
 
 
 def test_its_own_data_are_read_as_they_were_for_training(finished):
-    with pytest.raises(UsageError, match="--skip-bad-images was given for the run's own data"):
-        evaluate_run(finished, DataConfig("digits", skip_bad_images=True))
+    with pytest.raises(UsageError, match="--grey was given for the run's own data"):
+        evaluate_run(finished, DataConfig("digits", grey=True))
 
 
 def test_images_that_were_moved(finished, tmp_path):

@@ -7,7 +7,9 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
+import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from runs.small import SMALL, untimed
@@ -16,8 +18,10 @@ import tickgp
 from tickgp.data.dataset import load_dataset
 from tickgp.errors import UsageError
 from tickgp.evaluation import bound
+from tickgp.gp import builders
+from tickgp.runs import judge
 from tickgp.runs.events import Finished, Note, Report, Stopped
-from tickgp.runs.execute import execute
+from tickgp.runs.execute import Limits, execute
 from tickgp.runs.folder import PREVIOUS, append_history, prepare, read_history
 from tickgp.runs.model_file import TrainedModel, load_model
 from tickgp.runs.report import write_predictions, write_report
@@ -157,8 +161,10 @@ def test_a_folder_that_holds_something_is_refused(finished, tmp_path):
     with pytest.raises(UsageError, match=r"holds a run; give another --out, --overwrite it, or continue it"):
         prepare(SMALL, finished)
     (tmp_path / "letter.txt").write_text("dear")
-    (tmp_path / "config.toml").write_text('title = "my site"')
     with pytest.raises(UsageError, match="is not empty and holds no run, so nothing is written there"):
+        prepare(SMALL, tmp_path, overwrite=True)
+    (tmp_path / "config.toml").write_text('title = "my site"')
+    with pytest.raises(UsageError, match=r"may hold a run of another version \(.*no setting is called title"):
         prepare(SMALL, tmp_path, overwrite=True)
     assert (tmp_path / "config.toml").read_text() == 'title = "my site"'
 
@@ -338,7 +344,7 @@ def test_a_stopped_run_says_where_and_keeps_the_one_it_overwrites_until_it_has_f
     assert load_model(tmp_path / "run" / PREVIOUS).config == SMALL
     assert (tmp_path / "run" / PREVIOUS / "metrics.jsonl").read_bytes() == before
     *_, event = execute(tmp_path / "run")
-    assert isinstance(event, Finished)
+    assert event == Finished(json.loads((finished / "metrics.json").read_text()))
     assert times(tmp_path / "run")[2] > float(found["seconds"])  # of step 15; the time of 11 and 12 is not lost
     assert not (tmp_path / "run" / PREVIOUS).exists()
 
@@ -381,12 +387,40 @@ def test_two_processes_do_not_train_in_one_folder(tmp_path):
     run = tmp_path / "run"
     first = execute(run, SMALL)
     next(event for event in first if isinstance(event, Report))
-    for second in (execute(run), execute(run, SMALL, overwrite=True)):
+    for second in (execute(run), execute(run, SMALL, overwrite=True), execute(run, limits=Limits(77, None))):
         with pytest.raises(UsageError, match="another process is training in"):
             list(second)
     first.close()
-    *_, event = execute(run)
+    assert read_config(run / "config.toml") == SMALL
+    *events, event = execute(run, limits=Limits(10, 60.0))
     assert isinstance(event, Finished)
+    assert event.metrics["steps"] == 10
+    assert read_config(run / "config.toml").training == replace(SMALL.training, max_steps=10, max_seconds=60.0)
+    falls = "its learning rate falls to 0 at the last step, now 10, and so goes on from 0.015 instead of 0.025"
+    assert Note(falls) in events
+
+
+def test_probabilities_that_are_not_finite_end_no_training(tmp_path, monkeypatch):
+    told, asked = judge.predict, iter(range(100))
+
+    def predict(*arguments, **settings):
+        prediction = told(*arguments, **settings)
+        spoilt = eqx.tree_at(lambda p: p.probabilities, prediction, jnp.nan * prediction.probabilities)
+        return spoilt if next(asked) < 2 else prediction
+
+    monkeypatch.setattr(judge, "predict", predict)
+    *_, event = execute(tmp_path / "run", replace(SMALL, training=replace(SMALL.training, max_steps=10)))
+    assert isinstance(event, Finished)
+    first, second = read_history(tmp_path / "run")
+    assert [first[name] for name in ("nll", "top1_error", "train_nll")] == [None] * 3
+    assert second["nll"] > 0
+
+
+def test_a_model_says_how_far_apart_its_patches_stand(finished, monkeypatch):
+    """What the settings leave to a default is not left to that of another version."""
+    monkeypatch.setattr(builders, "_PATCHES", 2)
+    with pytest.raises(ValueError, match="whose default strides were 1 for such images, and are 3 now; train it again"):
+        load_model(finished)
 
 
 def test_where_nothing_can_be_written_is_said_before_the_data_are_read(tmp_path, monkeypatch):

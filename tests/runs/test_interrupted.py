@@ -10,7 +10,9 @@ import time
 from pathlib import Path
 
 import pytest
-from runs.small import untimed
+from runs.small import SMALL, untimed
+
+from tickgp.runs.folder import prepare
 
 FLAGS = [
     *("--num-inducing", "10", "--max-steps", "60", "--batch-size", "16"),
@@ -82,8 +84,9 @@ def test_killed_runs_end_like_an_undisturbed_one(tmp_path):
     assert json.loads(output) == json.loads((tmp_path / "whole/metrics.json").read_text())
 
 
-def test_resume_keeps_the_settings(finished, tmp_path):
-    process = start(tmp_path, "--resume", str(finished), "--num-inducing", "11")
+def test_resume_keeps_the_settings(tmp_path):
+    prepare(SMALL, tmp_path / "run")
+    process = start(tmp_path, "--resume", "run", "--num-inducing", "11")
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 2
     assert "is continued with its own settings; give only --max-steps or --max-seconds" in errors

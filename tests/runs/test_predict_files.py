@@ -44,7 +44,9 @@ def test_pictures_of_another_size_are_noticed_unless_training_scaled_them_too(tr
     wide = [*files, tmp_path / "wide.png"]
     assert other_sizes(trained, wide).startswith("1 image was scaled to 8×8 pixels")
     of_folder = replace(trained.config, data=replace(trained.config.data, dataset="folder:photos"))
-    assert other_sizes(replace(trained, config=of_folder), wide) is None
+    assert other_sizes(replace(trained, config=of_folder), wide) is not None
+    scaled = replace(of_folder, data=replace(of_folder.data, image_size=8))
+    assert other_sizes(replace(trained, config=scaled), wide) is None
 
 
 def test_answers_are_those_of_the_pixels(trained, pictures):

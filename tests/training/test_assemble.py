@@ -8,7 +8,7 @@ from tickgp.gp.variational import FullRank, MeanField
 from tickgp.training.assemble import build_model
 from tickgp.training.config import ModelConfig
 
-IMAGES = np.random.default_rng(0).integers(0, 256, (30, 18, 18, 1), dtype=np.uint8)
+IMAGES = np.random.default_rng(0).integers(0, 256, (30, 21, 21, 1), dtype=np.uint8)
 
 
 def build(name, **settings):

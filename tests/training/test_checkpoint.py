@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 
 import tickgp
+from tickgp.files import write_whole
 from tickgp.gp.params import Triangular
 from tickgp.training.checkpoint import checkpoints, load_checkpoint, reached, save_checkpoint
 from tickgp.training.loop import initial_state, train
-from tickgp.training.tensors import load_tree, read_arrays, save_tree, write_whole
+from tickgp.training.tensors import load_tree, read_arrays, save_tree
 
 RNG = np.random.default_rng(0)
 X = RNG.random((24, 6, 5, 1), np.float32)

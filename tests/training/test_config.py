@@ -15,6 +15,7 @@ from tickgp.training.config import Config, DataConfig, ModelConfig, TrainingConf
         ({"name": "conv", "places": "uniform"}, "places uniform was given for the model conv"),
         ({"name": "se", "patch_size": 3}, "patch-size 3 was given for the model se"),
         ({"name": "deep-se", "channels": 4}, "channels 4 was given for the model deep-se"),
+        ({"name": "tick", "hidden_mean_field": False}, "hidden-mean-field False was given for the model tick"),
         ({"name": "deep-tick", "width": 20}, "width 20 was given .* use deep-se"),
     ],
 )
@@ -30,13 +31,23 @@ def test_a_rate_of_hidden_means_wants_hidden_layers():
         Config(model=ModelConfig("tick"), training=training)
 
 
-@pytest.mark.parametrize("name", ["se", "deep-se"])
-def test_the_defaults_of_earlier_runs_are_allowed(name):
-    """They were those of every model, and stand in their settings."""
-    hidden = {"hidden_stride": 1, "hidden_variance": 1.0, "hidden_lengthscale": 1.0, "hidden_mean_field": False}
-    assert ModelConfig(name, stride=1, **hidden).stride == 1
-    with pytest.raises(ValueError, match=f"stride 2 was given for the model {name}"):
-        ModelConfig(name, stride=2)
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"decay_steps": 10.0}, "decay-steps 10.0 was given with the decay linear, .* use the decay inverse or step"),
+        ({"decay": "inverse", "decay_factor": 2.0}, "decay-factor 2.0 was given with the decay inverse"),
+    ],
+)
+def test_settings_that_a_decay_does_not_have(settings, words):
+    with pytest.raises(ValueError, match=words):
+        TrainingConfig(**settings)
+
+
+@pytest.mark.parametrize("settings", [{"fit": "crop"}, {"skip_bad_images": True}])
+def test_settings_of_folders(settings):
+    assert DataConfig("folder:photos", **settings).dataset == "folder:photos"
+    with pytest.raises(ValueError, match=r"was given for mnist, .* leave it out, or use folder:PATH"):
+        DataConfig("mnist", **settings)
 
 
 @pytest.mark.parametrize(

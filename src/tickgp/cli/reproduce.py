@@ -75,7 +75,7 @@ def reproduce(
     from tickgp.experiments.page import is_page, results_page
     from tickgp.experiments.plan import EXPERIMENTS, cells_of
     from tickgp.experiments.reproduce import Places
-    from tickgp.training.tensors import write_whole
+    from tickgp.files import write_whole
 
     names: list[str] = [*EXPERIMENTS] if "all" in experiments else [*dict.fromkeys(experiments)]
     cells, console = cells_of(names, scale), open_console()

@@ -90,19 +90,17 @@ def _train(options: TrainOptions, before: Config) -> None:
     if options.resume is not None:
         _check_resumed(options, before)
     set_up(options.device, float64=config.model.float64)
-    from tickgp.runs.execute import execute
+    from tickgp.runs.execute import Limits, execute
     from tickgp.runs.model_file import load_threshold
-    from tickgp.training.tensors import write_whole
-    from tickgp.training.toml import format_config
 
-    if options.resume is not None:
-        write_whole(folder / "config.toml", format_config(config).encode())
-    new = config if options.resume is None else None
+    new = options.resume is None
+    limits = None if new else Limits(config.training.max_steps, config.training.max_seconds)
     command = shlex.join(["tickgp", *sys.argv[1:]])
     console = open_console(options.json)
     with stop_on_signal() as stopping, progress(console, config.model.name, config.training.max_steps) as show:
         draw = _tensorboard(folder) if options.tensorboard else lambda report: None
-        events = execute(folder, new, overwrite=options.overwrite, stop=stopping, command=command)
+        start = config if new else None
+        events = execute(folder, start, overwrite=options.overwrite, limits=limits, stop=stopping, command=command)
         ended = _follow(events, show, draw, console)
     if isinstance(ended, int):
         if options.json:

@@ -37,7 +37,8 @@ class Entry:
 def _idx(source: Source, class_names: tuple[str, ...]) -> Callable[[Path | None], Contents]:
     def read(data_dir: Path | None) -> Contents:
         train_images, train_labels, test_images, test_labels = find_files(source, data_dir)
-        train, test = read_idx_pair(train_images, train_labels), read_idx_pair(test_images, test_labels)
+        train = read_idx_pair(train_images, train_labels, len(class_names))
+        test = read_idx_pair(test_images, test_labels, len(class_names))
         return Contents(train, test, class_names)
 
     return read

@@ -37,6 +37,11 @@ class Dataset:
         """All that there are: those to train on, to test, and to make choices on."""
         return (self.train, self.test) if self.validation is None else (self.train, self.test, self.validation)
 
+    @property
+    def held_out(self) -> Split:
+        """Images to make choices on: those for validation, or where there are none the test images."""
+        return self.test if self.validation is None else self.validation
+
     def sha256(self) -> str:
         """Of images, labels and class names, in their order, whatever files they are in: equal on every machine."""
         digest = hashlib.sha256(json.dumps(self.class_names).encode())
@@ -91,10 +96,12 @@ def load_dataset(
     if like is not None:
         contents = _framed(contents, like)
     dataset = _split(name, contents, test_share, validation_share, seed)
+    train = _some(dataset.train, train_images, "training", seed)
     return replace(
         dataset,
-        train=_some(dataset.train, train_images, "training", seed),
+        train=train,
         test=_some(dataset.test, test_images, "test", seed),
+        notes=dataset.notes + unevenness(train.labels, dataset.class_names),
     )
 
 
@@ -135,8 +142,7 @@ def _split(name: str, contents: Contents, test_share: float, validation_share: f
         train, test = _set_aside(train, test_share, seed, names)
     if validation_share:
         train, validation = _set_aside(train, validation_share, seed, names)
-    notes = contents.notes + unevenness(train.labels, names)
-    return Dataset(name, train, test, names, validation, notes)
+    return Dataset(name, train, test, names, validation, contents.notes)
 
 
 def _some(split: Split, number: int | None, kind: str, seed: int) -> Split:

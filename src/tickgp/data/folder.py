@@ -140,8 +140,8 @@ def _dark(brightest: int) -> tuple[str, ...]:
     if brightest > DARK:
         return ()
     return (
-        f"the brightest pixel of all images is {brightest} of 255, so that little tells them apart; if their files have "
-        "16 bits and use fewer, stretch them first, all by the same factor",
+        f"the brightest pixel of all images is {brightest} of 255, so that little tells them apart; if their files "
+        "have 16 bits and use fewer, stretch them first, all by the same factor",
     )
 
 

@@ -14,7 +14,7 @@ from tickgp.data.contents import Split, check_labels, damaged
 BYTES = 8  # the format's code for the type "unsigned byte", the only one the publishers use
 
 
-def read_idx_pair(images: Path, labels: Path, num_classes: int = 10) -> Split:
+def read_idx_pair(images: Path, labels: Path, num_classes: int) -> Split:
     """Grey images (N, H, W, 1) from one file, and their labels from another."""
     pixels = read_idx(images, ndim=3)[..., None]
     return Split(pixels, check_labels(read_idx(labels, ndim=1), len(pixels), num_classes, labels))

@@ -36,6 +36,8 @@ def unevenness(labels: np.ndarray, class_names: Sequence[str]) -> tuple[str, ...
     """A sentence on classes of very different sizes, if they are."""
     counts = np.bincount(labels, minlength=len(class_names))
     few, many = int(counts.argmin()), int(counts.argmax())
+    if len(labels) and (missing := [name for name, count in zip(class_names, counts, strict=True) if not count]):
+        return (f"there are no training images of {', '.join(map(repr, missing))}, which the model cannot learn",)
     if counts[many] < UNEVEN * counts[few] or not len(labels):
         return ()
     return (

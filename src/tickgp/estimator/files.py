@@ -12,8 +12,8 @@ import numpy as np
 from jaxtyping import Shaped
 
 from tickgp.estimator.inputs import Inputs, RowScale
+from tickgp.files import write_whole
 from tickgp.runs.model_file import NAME, TrainedModel, load_model, save_model
-from tickgp.training.tensors import write_whole
 
 _WORDS = "estimator.json"
 _KINDS = "biufUO"

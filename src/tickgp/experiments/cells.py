@@ -111,7 +111,13 @@ def switched(kernel: Kernel, sampling: Sampling, scale: Scale) -> Cell:
     config = _deep("mnist", kernel, 2, scale)
     steps = {"paper": 5000, "fast": 3000, "smoke": 20}[scale]
     training = replace(
-        config.training, max_steps=steps, learning_rate=0.001, decay="linear", report_every=max(steps // 10, 1)
+        config.training,
+        max_steps=steps,
+        learning_rate=0.001,
+        decay="linear",
+        decay_steps=TrainingConfig.decay_steps,
+        decay_factor=TrainingConfig.decay_factor,
+        report_every=max(steps // 10, 1),
     )
     config = replace(config, model=replace(config.model, sampling=sampling), training=training)
     return Cell(f"mnist/deep-{kernel}-2-{sampling}", config, start_from=f"mnist/deep-{kernel}-2")
@@ -155,7 +161,7 @@ def _seeded(name: str, seed: int) -> str:
 
 def _shallow(dataset: str, model: ModelName, scale: Scale) -> Config:
     places: dict[str, Any] = {"places": "uniform"} if model == "tick" else {}
-    stride = 4 if scale == "smoke" and model != "se" else 1
+    stride = None if model == "se" else 4 if scale == "smoke" else 1
     match scale:
         case "paper":
             settings = ModelConfig(

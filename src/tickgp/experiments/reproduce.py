@@ -15,7 +15,7 @@ from tickgp.experiments.results import agree, all_settings, home, is_done, neede
 from tickgp.experiments.run_cnn import judge_cnn, train_cnn_cell
 from tickgp.experiments.run_gp import judge_gp, train_gp
 from tickgp.runs import model_file
-from tickgp.runs.events import Event, Stopped
+from tickgp.runs.events import Event, Note, Stopped
 from tickgp.runs.folder import read_json, write_json
 from tickgp.training.checkpoint import checkpoints, reached
 from tickgp.training.config import Config
@@ -112,14 +112,12 @@ def _train(cell: Cell, scale: Scale, places: Places, stop: Callable[[], bool]) -
     if missing:
         names = " ".join(other.name for other in missing)
         raise ValueError(f"it is made from runs that are not finished in {places.work}; first run {names}")
-    _clear_if_other(cell, scale, places)
+    yield from map(Note, _set_aside_if_other(cell, scale, places))
     match cell.settings:
-        case EnsembleConfig():
-            return iter(())
         case CnnConfig():
-            return train_cnn_cell(cell, folder, places.data_dir, stop)
+            yield from train_cnn_cell(cell, folder, places.data_dir, stop)
         case Config():
-            return train_gp(cell, folder, places.work / scale, places.data_dir, stop)
+            yield from train_gp(cell, folder, places.work / scale, places.data_dir, stop)
 
 
 def _judge(cell: Cell, scale: Scale, places: Places) -> dict[str, Any]:
@@ -150,16 +148,22 @@ def _is_begun(cell: Cell, scale: Scale, places: Places) -> bool:
     return path.is_file() and agree(read_json(path), scale, cell)
 
 
-def _clear_if_other(cell: Cell, scale: Scale, places: Places) -> None:
-    """A run that was begun with other settings cannot be continued: it is begun anew."""
+def _set_aside_if_other(cell: Cell, scale: Scale, places: Places) -> list[str]:
+    """A run that was begun with other settings cannot be continued: it is begun anew, and says so."""
     if _is_begun(cell, scale, places):
-        return
+        return []
     path, folder = _settings_path(cell, scale, places), places.folder(scale, cell.name)
+    aside, notes = folder.with_name(f"{folder.name}.before"), list[str]()
     path.unlink(missing_ok=True)  # first: a folder of which half is left must not pass for a begun run
-    if folder.is_dir():
+    if checkpoints(folder / "checkpoint"):
+        shutil.rmtree(aside, ignore_errors=True)
+        folder.rename(aside)
+        notes.append(f"it was begun with other settings, is kept in {aside}, and is begun anew")
+    elif folder.is_dir():
         shutil.rmtree(folder)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_json(path, all_settings(scale, cell))
+    return notes
 
 
 def _settings_path(cell: Cell, scale: Scale, places: Places) -> Path:

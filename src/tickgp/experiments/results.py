@@ -15,7 +15,7 @@ from tickgp.evaluation.metrics import evaluate, intervals
 from tickgp.experiments.cells import Cell, EnsembleConfig, Scale
 from tickgp.experiments.plan import EXPERIMENTS, cells_of
 from tickgp.runs.folder import machine, write_json
-from tickgp.training.config import EARLIER_DEFAULTS, Config, applies
+from tickgp.training.config import Config, applies
 
 LONGEST_CURVE = 200
 
@@ -49,7 +49,7 @@ def is_done(results: Path, scale: Scale, cell: Cell) -> bool:
 def agree(said: dict[str, Any], scale: Scale, cell: Cell) -> bool:
     """Whether a run with the settings `said` is this one, and was made from the runs that this one needs.
 
-    A setting of which nothing is said came later: it was at its first default.
+    A setting of which nothing is said came later: it was at its default.
     """
     own = {name: value for name, value in said.items() if name != "needs"}
     made_from, needs = said.get("needs", {}), needed(scale, cell)
@@ -127,10 +127,7 @@ def _as_json(settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def _defaults(cell: Cell) -> dict[str, Any]:
-    defaults = {**_field_defaults(cell.settings), "start_from": None}
-    if "model" in defaults:
-        defaults["model"] |= EARLIER_DEFAULTS
-    return _as_json(defaults)
+    return _as_json({**_field_defaults(cell.settings), "start_from": None})
 
 
 def _field_defaults(settings: Any) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from tickgp.evaluation.reach import crossings_across
 from tickgp.experiments.cells import SAMPLES, Cell
 from tickgp.experiments.predictions import other_data, save_predictions
 from tickgp.experiments.results import scores, thinned
+from tickgp.files import write_whole
 from tickgp.gp.convolution import Convolutional
 from tickgp.gp.kernels import AbstractStationary
 from tickgp.gp.models import DeepGP
@@ -24,7 +25,6 @@ from tickgp.runs.folder import MACHINE, load_data, prepare, read_history, read_j
 from tickgp.runs.model_file import TrainedModel, load_model
 from tickgp.runs.places import resolved
 from tickgp.training.config import Config
-from tickgp.training.tensors import write_whole
 from tickgp.training.toml import format_config
 
 

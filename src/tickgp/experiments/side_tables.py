@@ -44,7 +44,7 @@ def _learned(learned: dict[str, float]) -> list[str]:
 
 def pretrained_table(book: Book) -> str:
     """The model that comes with the library, on its own test images and on Semeion; empty if there is none."""
-    if book.run(PRETRAINED) is None:
+    if PRETRAINED not in book.cells or book.run(PRETRAINED) is None:
         return ""
     heads = ["", "MNIST", "Semeion"]
     rows = [

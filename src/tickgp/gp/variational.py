@@ -232,9 +232,12 @@ def sample(
     With `common`, every input gets the same noise, so that a draw does not depend on the other inputs of the batch.
     Paper: sampling hidden layers
     """
-    if how == "marginal":
-        return marginals(gp, x, jitter).sample(key=key, common=common)
-    return _mix(_sample_through_u(gp, x, jitter, key, common, jointly=how == "full"), gp.kernel.mixing)
+    match how:
+        case "marginal":
+            return marginals(gp, x, jitter).sample(key=key, common=common)
+        case "full" | "correlated":
+            return _mix(_sample_through_u(gp, x, jitter, key, common, jointly=how == "full"), gp.kernel.mixing)
+    raise ValueError(f"{how!r} was given as the way to sample; use marginal, full or correlated")
 
 
 def _project(

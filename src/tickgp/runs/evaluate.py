@@ -110,7 +110,7 @@ def _without_training(other: Dataset, own: Dataset | None) -> tuple[Dataset, tup
 
 def _chosen_on(data: Dataset, own: Dataset, threshold: Threshold | str) -> tuple[str, ...]:
     """A sentence if the threshold was chosen on images that are counted now."""
-    number = int(data.test.is_in(own.validation or own.test).sum())
+    number = int(data.test.is_in(own.held_out).sum())
     if isinstance(threshold, str) or not number:
         return ()
     which = "these very images" if number == len(data.test) else f"{number} of these images"

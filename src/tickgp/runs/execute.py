@@ -5,21 +5,18 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 
-from tickgp.data.contents import Split
 from tickgp.data.dataset import Dataset
 from tickgp.errors import UsageError
 from tickgp.evaluation.bound import dataset_elbo, guessing_bound
 from tickgp.evaluation.handover import images_needed
-from tickgp.gp.convolution import Convolutional, MultiOutputConvolutional
-from tickgp.gp.models import DeepGP
-from tickgp.gp.warm_start import warm_start
+from tickgp.files import write_whole
 from tickgp.runs.events import Event, Finished, Note, Report, Stage, Step, Stopped
 from tickgp.runs.folder import (
     PREVIOUS,
@@ -38,19 +35,27 @@ from tickgp.runs.folder import (
     write_manifest,
 )
 from tickgp.runs.judge import final_metrics, held_out, watch, watched_images
-from tickgp.runs.model_file import TrainedModel, load_config, load_model, save_model
-from tickgp.runs.places import resolved, whole_name
+from tickgp.runs.model_file import TrainedModel, save_model
+from tickgp.runs.places import resolved
 from tickgp.runs.report import write_predictions, write_report
-from tickgp.training.assemble import build_model, initialiser, train_settings
+from tickgp.runs.start_from import inherited
+from tickgp.training.assemble import build_model, schedule, train_settings
 from tickgp.training.checkpoint import Checkpoint, checkpoints, load_checkpoint, reached, save_checkpoint
 from tickgp.training.config import Config
 from tickgp.training.loop import Progress, State, initial_state, train
 from tickgp.training.stopping import at_rest
-from tickgp.training.toml import read_config
+from tickgp.training.toml import format_config, read_config
 
 QUIET_SECONDS = 15.0
 """Without a report, after which the step is said."""
-_KEPT = "its numbers take the place of settings of the start, such as variances and lengthscales"
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Where training ends: settings that a run may be continued with."""
+
+    max_steps: int
+    max_seconds: float | None
 
 
 def execute(
@@ -58,22 +63,25 @@ def execute(
     config: Config | None = None,
     *,
     overwrite: bool = False,
+    limits: Limits | None = None,
     stop: Callable[[], bool] = lambda: False,
     command: str = "",
 ) -> Iterator[Event]:
     """A new run with the settings `config`; without them the run in `folder`, from its latest good checkpoint.
 
-    When `stop` says so, or after the settings' `max_seconds`, it ends early with a checkpoint. Nothing is written, and
-    no old run overwritten, before the data are read and the model is built. No two processes train in one folder.
+    The latter with other `limits`, if they are given. When `stop` says so, or after the settings' `max_seconds`, it
+    ends early with a checkpoint. Nothing is written, and no old run overwritten, before the data are read, and for a
+    new run the model is built. No two processes train in one folder.
     """
     with ExitStack() as stack:
-        yield from _execute(folder, config, overwrite, stop, command, stack)
+        yield from _execute(folder, config, overwrite, limits, stop, command, stack)
 
 
 def _execute(
     folder: Path,
     config: Config | None,
     overwrite: bool,
+    limits: Limits | None,
     stop: Callable[[], bool],
     command: str,
     stack: ExitStack,
@@ -91,6 +99,10 @@ def _execute(
         stack.enter_context(held(folder))
         yield from (Note(f"removed {name}, which was cut short") for name in remove_leftovers(folder))
         data = load_own(folder, config)
+        if limits is not None:
+            config, notes = _within(limits, config, reached(folder / "checkpoint"))
+            write_whole(folder / "config.toml", format_config(config).encode())
+            yield from map(Note, notes)
     yield from (Note(note) for note in (_loaded(data), *data.notes, *_warnings(config, data)))
     if stop():
         yield Stopped(0 if new else reached(folder / "checkpoint"))
@@ -101,9 +113,8 @@ def _execute(
     except ValueError as error:  # these settings do not go with these images
         raise UsageError(str(error)) from None
     if config.training.start_from is not None and (new or not checkpoints(folder / "checkpoint")):
-        model, differing = _inherited(config, model, data, model_key)
-        where = f"{config.training.start_from}{f' ({differing})' if differing else ''}"
-        yield Note(f"starts from the trained model of {where}; {_KEPT}")
+        model, note = inherited(config, model, data, model_key)
+        yield Note(note)
     if new:
         stack.enter_context(held(folder))
         prepare(config, folder, overwrite=overwrite)
@@ -123,6 +134,17 @@ def _execute(
     yield Finished(run.metrics())
 
 
+def _within(limits: Limits, config: Config, step: int) -> tuple[Config, list[str]]:
+    """The settings of a run that has come to `step`, with other limits, and what to say of these."""
+    new = replace(config, training=replace(config.training, **asdict(limits)))
+    before, now = config.training, new.training
+    if not step or now.decay != "linear" or before.max_steps == now.max_steps:
+        return new, []
+    rates = schedule(before)(step), schedule(now)(step)
+    falls = f"its learning rate falls to 0 at the last step, now {now.max_steps}, and so goes on from"
+    return new, [f"{falls} {rates[1]:.2g} instead of {rates[0]:.2g}"]
+
+
 def _loaded(data: Dataset) -> str:
     parts = {"to train": data.train, "held out to choose by": data.validation, "to test": data.test}
     counts = {words: len(part) for words, part in parts.items() if part is not None}
@@ -130,20 +152,15 @@ def _loaded(data: Dataset) -> str:
     return f"{sum(counts.values()):,} images of {len(data.class_names)} classes: {shown}"
 
 
-def _held_out(data: Dataset) -> list[Split]:
-    """Images that are not trained on. On the first of these the hand-over threshold is chosen."""
-    return [part for part in (data.validation, data.test) if part is not None]
-
-
 def _warnings(config: Config, data: Dataset) -> Iterator[str]:
     """What makes the numbers of a run worth less, as far as the images show it before training."""
-    number, needed = len(_held_out(data)[0]), images_needed(config.max_error, config.confidence)
+    number, needed = len(data.held_out), images_needed(config.max_error, config.confidence)
     if number < needed:
         yield (
             f"{number} held-out images are too few for the model to decide alone and be wrong in at most "
             f"{100 * config.max_error:g} %, which takes {needed}; raise --max-error, or hold out more"
         )
-    if copies := sum(int(part.is_in(data.train).sum()) for part in _held_out(data)):
+    if copies := sum(int(part.is_in(data.train).sum()) for part in data.parts[1:]):
         yield f"copies of training images among the held-out ones: {copies}; these make it look better than it is"
 
 
@@ -187,7 +204,7 @@ class _Run:
                 said = self.report(event, seconds) if reporting else Step(step, seconds)
                 if (raised := float(state.model.jitter)) > jitter:
                     jitter = raised
-                    yield Note(f"Kuu came close to singular: the jitter is now {jitter:.0e}")
+                    yield Note(f"steps had no finite gradient: the jitter of Kuu is now {jitter:.0e}")
                 if event.skipped and reporting:
                     yield Note(f"steps skipped for want of a finite gradient, up to step {step}: {event.skipped}")
                 yield said
@@ -206,7 +223,7 @@ class _Run:
         model = event.state.model
         (nll, error), (train_nll, _) = (watch(self.config, model, split) for split in self.watched)
         report = Report(event.step, event.elbo, nll, error, train_nll, float(model.jitter), event.skipped, seconds)
-        self.history.append({**asdict(report), "elbo": event.elbo if np.isfinite(event.elbo) else None})
+        self.history.append({name: value if np.isfinite(value) else None for name, value in asdict(report).items()})
         append_history(self.folder, self.history[-1])
         return report
 
@@ -236,8 +253,8 @@ class _Run:
             yield Note(f"{error}; the run is kept without it")
         if bound is not None and bound < (guessed := guessing_bound(self.data.train.labels)):
             yield Note(
-                f"its ELBO, {bound:.1f}, is below {guessed:.1f}, that of guessing by the shares of the classes: too low to "
-                "choose a model by; train it for more steps, or with fewer inducing patches"
+                f"its ELBO, {bound:.1f}, is below {guessed:.1f}, that of guessing by the shares of the classes: too "
+                "low to choose a model by; train it for more steps, or with fewer inducing patches"
             )
         shape = self.data.train.images.shape[1:]
         trained = TrainedModel(state.model, self.config, self.data.class_names, shape)
@@ -265,70 +282,6 @@ class _Run:
     def write_manifest(self, seconds: float) -> None:
         device = jax.devices()[0].device_kind
         write_manifest(self.folder, self.config, self.data, self.command, device, seconds)
-
-
-def _inherited(config: Config, fresh: DeepGP, data: Dataset, key: jax.Array) -> tuple[DeepGP, str]:
-    """`fresh` with the numbers of the model that it is to start from, made a layer deeper if need be.
-
-    And in which settings of the model the two runs differ, in words.
-    """
-    folder, new = config.training.start_from, config.model
-    assert folder is not None
-    if load_config(folder).model.float64 != new.float64:
-        given = "without" if new.float64 else "with"
-        raise UsageError(f"the model of {folder} has another precision; start from it {given} --float64")
-    source = load_model(folder)
-    if source.image_shape != (shape := data.train.images.shape[1:]):
-        there, here = ("×".join(map(str, sizes)) for sizes in (source.image_shape, shape))
-        raise UsageError(f"the model of {folder} is for images of {there}, and these are of {here}; start from another")
-    _check_unseen(folder, source.config, config, data)
-    trained = source.model
-    if len(fresh.layers) == len(trained.layers) + 1:
-        trained = warm_start(
-            trained,
-            data.train.images,
-            stride=new.hidden_stride,
-            q_mu=new.hidden_q_mu,
-            initialiser=initialiser(new),
-            key=key,
-        )
-    pairs = {field.name: (getattr(source.config.model, field.name), getattr(new, field.name)) for field in fields(new)}
-    said = lambda value: "by default" if value is None else value
-    differing = "; ".join(
-        f"{name.replace('_', '-')} {said(a)} there, {said(b)} here" for name, (a, b) in pairs.items() if a != b
-    )
-    there, here = _strides(trained), _strides(fresh)
-    if there != here:
-        raise UsageError(
-            f"patches of the model of {folder} stand {there} pixels apart, layer by layer, and {here} with these "
-            "settings; say it with --stride and --hidden-stride as it is there"
-        )
-    shapes = [[leaf.shape for leaf in jax.tree.leaves(model)] for model in (fresh, trained)]
-    if shapes[0] != shapes[1]:
-        raise UsageError(
-            f"the model of {folder} does not fit these settings ({differing or 'other images or classes'}); "
-            "start from a run with the same settings of the model, or with one layer less"
-        )
-    return jax.tree.unflatten(jax.tree.structure(fresh), jax.tree.leaves(trained)), differing
-
-
-def _strides(model: DeepGP) -> str:
-    """How far apart patches stand in each layer, in words; empty for layers on whole images."""
-    covariances = [layer.gp.kernel.covariances[0] for layer in model.layers]
-    grids = [c.grid for c in covariances if isinstance(c, Convolutional | MultiOutputConvolutional)]
-    return ", ".join("×".join(map(str, dict.fromkeys(grid.stride))) for grid in grids)
-
-
-def _check_unseen(folder: Path, before: Config, config: Config, data: Dataset) -> None:
-    """Of the same images, those that are held out now must not be among those that `folder` was trained on."""
-    if whole_name(before.data.dataset) != whole_name(config.data.dataset):
-        return
-    seen, parts = load_data(before, config.data.data_dir).train, _held_out(data)
-    if number := sum(int((part.is_in(seen) & ~part.is_in(data.train)).sum()) for part in parts):
-        raise UsageError(
-            f"{folder} was trained on {number} of the {sum(map(len, parts))} images that are held out now; start from "
-            "it with its seed, shares and numbers of images"
-        )
 
 
 def _training(

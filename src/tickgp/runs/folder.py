@@ -31,9 +31,9 @@ import tickgp
 from tickgp.data.dataset import Dataset, load_dataset
 from tickgp.data.locate import DatasetUnavailableError
 from tickgp.errors import UsageError
+from tickgp.files import write_whole
 from tickgp.runs.places import is_there, resolved
 from tickgp.training.config import Config
-from tickgp.training.tensors import write_whole
 from tickgp.training.toml import format_config, read_config
 
 try:
@@ -60,8 +60,15 @@ def check_free(folder: Path, *, overwrite: bool = False) -> None:
         raise UsageError(f"nothing may be written into {there}; give another --out")
     if not folder.exists() or all(path.match(".*.tmp") for path in folder.iterdir()):  # what a kill may leave
         return
-    if not _holds_run(folder):
+    if not (folder / "config.toml").is_file():
         raise UsageError(f"{folder} is not empty and holds no run, so nothing is written there; give another --out")
+    try:
+        read_config(folder / "config.toml")
+    except ValueError as error:
+        raise UsageError(
+            f"{folder} may hold a run of another version ({error}), so nothing is written there; remove it, or give "
+            "another --out"
+        ) from None
     if not overwrite:
         raise UsageError(f"{folder} holds a run; give another --out, --overwrite it, or continue it: --resume {folder}")
 
@@ -103,7 +110,8 @@ def prepare(config: Config, folder: Path, *, overwrite: bool = False) -> None:
     for name in _RESULTS:
         (folder / name).unlink(missing_ok=True)
     for name in _FOLDERS:
-        shutil.rmtree(folder / name, ignore_errors=True)
+        if (folder / name).is_dir():
+            shutil.rmtree(folder / name)  # or fail: an old checkpoint must not pass for one of this run
     write_whole(folder / "config.toml", format_config(resolved(config)).encode())
 
 
@@ -126,14 +134,6 @@ def forget_previous(folder: Path) -> None:
     """A finished run takes the place of the one before it."""
     for name in (PREVIOUS, f".{PREVIOUS}"):
         shutil.rmtree(folder / name, ignore_errors=True)
-
-
-def _holds_run(folder: Path) -> bool:
-    try:
-        read_config(folder / "config.toml")
-    except ValueError:
-        return False
-    return True
 
 
 def remove_leftovers(folder: Path) -> list[str]:

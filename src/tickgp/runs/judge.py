@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import jax
@@ -24,13 +25,15 @@ def watched_images(config: Config, data: Dataset) -> tuple[Split, Split]:
     def some(split: Split) -> Split:
         return split.take(rng.permutation(len(split))[:number])
 
-    return some(data.validation or data.test), some(data.train)
+    return some(data.held_out), some(data.train)
 
 
 def watch(config: Config, model: DeepGP, watched: Split) -> tuple[float, float]:
-    """NLL and error, from few draws where draws are dear."""
+    """NLL and error, from few draws where draws are dear. NaN while some probability is: training may get over it."""
     numbers = {"num_samples": 100 if len(model.layers) == 1 else 10, "likelihood_samples": 1}
     p = predict(model, watched.images, key=jax.random.key(config.seed), **numbers).probabilities
+    if not np.isfinite(p).all():
+        return math.nan, math.nan
     return nll(p, watched.labels), top_error(p, watched.labels)
 
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from tickgp.errors import UsageError
 from tickgp.evaluation.handover import HeldOut, Threshold
+from tickgp.gp.convolution import Convolutional, MultiOutputConvolutional
 from tickgp.gp.models import DeepGP
 from tickgp.gp.predict import Prediction, predict
 from tickgp.runs.folder import lacks
@@ -80,6 +81,7 @@ def save_model(folder: Path, trained: TrainedModel) -> None:
         "class_names": json.dumps(trained.class_names),
         "image_shape": json.dumps(trained.image_shape),
         "hand_over": json.dumps(_hand_over(trained)),
+        "strides": strides(trained.model),
     }
     save_tree(folder / NAME, trained.model, words)
 
@@ -93,8 +95,21 @@ def load_model(folder: str | Path) -> TrainedModel:
             f'jax.config.update("jax_enable_x64", {config.model.float64}) first'
         )
     class_names, image_shape = tuple(json.loads(words["class_names"])), tuple(json.loads(words["image_shape"]))
-    model = load_tree(path, _skeleton(config, image_shape, len(class_names)))
+    skeleton = _skeleton(config, image_shape, len(class_names))
+    if (then := words.get("strides", now := strides(skeleton))) != now:
+        raise ValueError(
+            f"{path} was made by a version of tickgp whose default strides were {then} for such images, and are {now} "
+            "now; train it again, or use that version"
+        )
+    model = load_tree(path, skeleton)
     return TrainedModel(model, config, class_names, image_shape, _held_out(json.loads(words["hand_over"]), path))
+
+
+def strides(model: DeepGP) -> str:
+    """How far apart patches stand in each layer, in words; empty for layers on whole images."""
+    covariances = [layer.gp.kernel.covariances[0] for layer in model.layers]
+    grids = [c.grid for c in covariances if isinstance(c, Convolutional | MultiOutputConvolutional)]
+    return ", ".join("×".join(map(str, dict.fromkeys(grid.stride))) for grid in grids)
 
 
 def load_config(folder: Path) -> Config:

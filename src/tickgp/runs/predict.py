@@ -77,8 +77,8 @@ def predict_files(
 
 def other_sizes(trained: TrainedModel, files: Sequence[Path]) -> str | None:
     """A sentence if pictures have another size than those that the model was trained on, which were not scaled."""
-    size, of_pictures = trained.image_shape[:2], trained.config.data.dataset.startswith("folder:")
-    other = [] if of_pictures else [file for file in files if picture_size(file) not in (size, None)]
+    size, were_scaled = trained.image_shape[:2], trained.config.data.image_size is not None
+    other = [] if were_scaled else [file for file in files if picture_size(file) not in (size, None)]
     if not other:
         return None
     were = "1 image was" if len(other) == 1 else f"{len(other)} images were"

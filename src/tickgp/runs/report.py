@@ -11,10 +11,10 @@ import numpy as np
 from tickgp.data.dataset import Dataset
 from tickgp.errors import UsageError
 from tickgp.evaluation.report import ReportContents, render
+from tickgp.files import write_whole
 from tickgp.gp.predict import DOUBTS, Prediction
 from tickgp.runs.folder import load_own, read_history, read_json
 from tickgp.runs.model_file import TrainedModel, load_model
-from tickgp.training.tensors import write_whole
 from tickgp.training.toml import format_config
 
 

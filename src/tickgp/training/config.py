@@ -24,14 +24,6 @@ _ONLY_FOR: dict[str, tuple[str, ...]] = {
     "width": ("deep-se",),
 }
 """Settings of the model that only some models have."""
-EARLIER_DEFAULTS = {
-    "stride": 1,
-    "hidden_stride": 1,
-    "hidden_variance": 1.0,
-    "hidden_lengthscale": 1.0,
-    "hidden_mean_field": False,
-}
-"""Settings of the model whose defaults have changed: those of earlier runs, of every model, say the earlier ones."""
 
 
 def applies(setting: str, name: str) -> bool:
@@ -68,6 +60,8 @@ class DataConfig:
     on the test images."""
 
     def __post_init__(self) -> None:
+        if not self.dataset.startswith("folder:"):
+            _refuse(self, ("fit", "skip_bad_images"), f"for {self.dataset}", "use folder:PATH")
         if not 0 < self.test_share < 1:
             raise UsageError(f"test-share {self.test_share} was given; it must be above 0 and below 1")
         if not 0 <= self.validation_share < 1:
@@ -86,7 +80,7 @@ class ModelConfig:
     """Height and width of a patch; by default 5, or 3 for images below 16 pixels."""
     stride: int | None = None
     """Step between patches of the last layer; by default the least that leaves at most 16 along the shorter side of
-    what it sees (for patches of 5 pixels 1 up to 20 pixels, 2 up to 36, and so on), no more than the size of a patch."""
+    what it sees (for patches of 5 pixels 1 up to 20 pixels, 2 up to 36, and so on), at most the size of a patch."""
     hidden_stride: int | None = None
     """Step between patches of a hidden layer; by default as for stride."""
     channels: int = 10
@@ -147,9 +141,7 @@ class ModelConfig:
             hidden_lengthscale=self.hidden_lengthscale,
         )
         for setting in fields(self):
-            value = getattr(self, setting.name)
-            harmless = value in (setting.default, EARLIER_DEFAULTS.get(setting.name, setting.default))
-            if not harmless and not applies(setting.name, self.name):
+            if (value := getattr(self, setting.name)) != setting.default and not applies(setting.name, self.name):
                 raise UsageError(
                     f"{setting.name.replace('_', '-')} {value} was given for the model {self.name}, which has no such "
                     f"thing; leave it out, or use {' or '.join(_ONLY_FOR[setting.name])}"
@@ -163,7 +155,7 @@ class TrainingConfig:
     max_steps: int = 2000
     """Steps of training; see decay."""
     max_seconds: float | None = None
-    """Stop, with a checkpoint, after this time."""
+    """Stop, with a checkpoint, after so many seconds, and so each time it is resumed."""
     batch_size: int = 128
     """Images for each step."""
     learning_rate: float = 0.03
@@ -212,6 +204,10 @@ class TrainingConfig:
             watched_images=self.watched_images,
             checkpoint_every=self.checkpoint_every,
         )
+        if self.decay not in ("inverse", "step"):
+            _refuse(self, ("decay_steps",), f"with the decay {self.decay}", "use the decay inverse or step")
+        if self.decay != "step":
+            _refuse(self, ("decay_factor",), f"with the decay {self.decay}", "use the decay step")
         if self.patience is not None and self.patience < self.report_every:
             raise UsageError(
                 f"patience {self.patience} was given; it must be at least the {self.report_every} steps of report-every"
@@ -252,3 +248,11 @@ def _check_positive(**numbers: int | float | None) -> None:
     for name, number in numbers.items():
         if number is not None and not number > 0:
             raise UsageError(f"{name.replace('_', '-')} {number} was given; it must be above 0")
+
+
+def _refuse(settings: DataConfig | TrainingConfig, names: tuple[str, ...], where: str, instead: str) -> None:
+    """Settings that would do nothing, unless they have their defaults."""
+    for name in names:
+        if (value := getattr(settings, name)) != getattr(type(settings), name):
+            said = f"{name.replace('_', '-')} {value} was given {where}, which has no such thing"
+            raise UsageError(f"{said}; leave it out, or {instead}")

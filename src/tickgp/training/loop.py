@@ -155,7 +155,7 @@ class _Wait:
         if self.queued < self.at_once:
             return
         jax.block_until_ready(leaves)
-        self.at_once = max(1, int(0.25 * self.queued / (time.monotonic() - self.began)))
+        self.at_once = max(1, int(0.25 * self.queued / max(time.monotonic() - self.began, 1e-6)))
         self.begin()
 
 

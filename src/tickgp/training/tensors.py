@@ -6,7 +6,6 @@ Of a lower-triangular parameter, row by row, only what is not zero by its type: 
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,27 +17,10 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
+from tickgp.files import write_whole
 from tickgp.gp.params import Triangular
 
 Tree = TypeVar("Tree")
-
-
-def write_whole(path: Path, content: bytes) -> None:
-    """`content` in the file `path`; whatever happens meanwhile, the file is the old one or the new one."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with temporary.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except OSError as error:
-        raise OSError(
-            f"{path} cannot be written ({error.strerror}, {len(content):,} bytes); make that possible, or use another "
-            "folder: all that was written before is whole"
-        ) from error
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def save_tree(path: Path, tree: Tree, metadata: Mapping[str, str] | None = None) -> None:

@@ -32,7 +32,7 @@ def read_config(path: Path) -> Config:
     """The settings in the file `path`."""
     if not path.is_file():
         raise ValueError(f"there is no settings file {path}; give --config a TOML file")
-    return parse_config(path.read_text(), str(path))
+    return parse_config(path.read_text("utf-8"), str(path))
 
 
 def format_config(config: Config) -> str:

@@ -1,0 +1,80 @@
+"""A run that starts from the trained model of another."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from pathlib import Path
+
+import jax
+
+from tickgp.data.dataset import Dataset
+from tickgp.errors import UsageError
+from tickgp.gp.models import DeepGP
+from tickgp.gp.warm_start import warm_start
+from tickgp.runs.folder import load_data
+from tickgp.runs.model_file import load_config, load_model, strides
+from tickgp.runs.places import whole_name
+from tickgp.training.assemble import initialiser
+from tickgp.training.config import Config
+
+
+def inherited(config: Config, fresh: DeepGP, data: Dataset, key: jax.Array) -> tuple[DeepGP, str]:
+    """`fresh` with the numbers of the model that it is to start from, made a layer deeper if need be, and a sentence.
+
+    Refused are models for other images, of other shapes, and those that were trained on images held out now.
+    """
+    folder, new = config.training.start_from, config.model
+    assert folder is not None
+    if load_config(folder).model.float64 != new.float64:
+        given = "without" if new.float64 else "with"
+        raise UsageError(f"the model of {folder} has another precision; start from it {given} --float64")
+    source = load_model(folder)
+    if source.image_shape != (shape := data.train.images.shape[1:]):
+        there, here = ("×".join(map(str, sizes)) for sizes in (source.image_shape, shape))
+        raise UsageError(f"the model of {folder} is for images of {there}, and these are of {here}; start from another")
+    _check_unseen(folder, source.config, config, data)
+    trained = source.model
+    if len(fresh.layers) == len(trained.layers) + 1:
+        trained = warm_start(
+            trained,
+            data.train.images,
+            stride=new.hidden_stride,
+            q_mu=new.hidden_q_mu,
+            initialiser=initialiser(new),
+            key=key,
+        )
+    pairs = {field.name: (getattr(source.config.model, field.name), getattr(new, field.name)) for field in fields(new)}
+    said = lambda value: "by default" if value is None else value
+    differing = "; ".join(
+        f"{name.replace('_', '-')} {said(a)} there, {said(b)} here" for name, (a, b) in pairs.items() if a != b
+    )
+    there, here = strides(trained), strides(fresh)
+    if there != here:
+        raise UsageError(
+            f"patches of the model of {folder} stand {there} pixels apart, layer by layer, and {here} with these "
+            "settings; say it with --stride and --hidden-stride as it is there"
+        )
+    shapes = [[leaf.shape for leaf in jax.tree.leaves(model)] for model in (fresh, trained)]
+    if shapes[0] != shapes[1]:
+        raise UsageError(
+            f"the model of {folder} does not fit these settings ({differing or 'other images or classes'}); "
+            "start from a run with the same settings of the model, or with one layer less"
+        )
+    where = f"{folder} ({differing})" if differing else folder
+    note = (
+        f"starts from the trained model of {where}; its numbers take the place of settings of the start, such as "
+        "variances and lengthscales"
+    )
+    return jax.tree.unflatten(jax.tree.structure(fresh), jax.tree.leaves(trained)), note
+
+
+def _check_unseen(folder: Path, before: Config, config: Config, data: Dataset) -> None:
+    """Of the same images, those that are held out now must not be among those that `folder` was trained on."""
+    if whole_name(before.data.dataset) != whole_name(config.data.dataset):
+        return
+    seen, parts = load_data(before, config.data.data_dir).train, data.parts[1:]
+    if number := sum(int((part.is_in(seen) & ~part.is_in(data.train)).sum()) for part in parts):
+        raise UsageError(
+            f"{folder} was trained on {number} of the {sum(map(len, parts))} images that are held out now; start from "
+            "it with its seed, shares and numbers of images"
+        )
