@@ -61,8 +61,10 @@ def code(page: str) -> list[str]:
     return re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), flags=re.DOTALL)
 
 
-def test_the_code_on_new_priors_runs():
-    exec("\n".join(code("docs/multioutput.md")), {})
+@pytest.mark.parametrize("page", ["docs/multioutput.md", "docs/extending.md"])
+def test_the_code_of_a_page_runs(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    exec("\n".join(code(page)), {})
 
 
 def test_three_lines_fit_predict_and_save(tmp_path):

@@ -292,6 +292,12 @@ def test_wrong_parameters_are_refused_in_fit(params: dict[str, object], message:
         classifier(**params).fit(*problem())
 
 
+def test_pixels_of_little_range_are_warned_of() -> None:
+    images, labels = problem()
+    with pytest.warns(UserWarning, match=r"pixels go from .* to 0\.00899\d* only, and models are made for 0 to 1"):
+        classifier(max_steps=2).fit(0.01 * images, labels)
+
+
 def test_what_cannot_be_images_is_refused(fitted: TickClassifier) -> None:
     images, labels = problem()
     rows = images.reshape(N, 30)
@@ -301,7 +307,7 @@ def test_what_cannot_be_images_is_refused(fitted: TickClassifier) -> None:
         classifier(model="tick").fit(rows, labels)
     with pytest.raises(ValueError, match="rows of 30 numbers, and images of 5×5×1 have 25"):
         classifier(image_shape=(5, 5)).fit(rows, labels)
-    with pytest.raises(ValueError, match=r"pixels go from .* divide them by their largest value"):
+    with pytest.raises(ValueError, match=r"pixels go from .* divide them by the largest value"):
         classifier().fit(100 * images, labels)
     for shifted in (images - 0.5, rows - 0.5):
         with pytest.raises(ValueError, match=r"from -0\.[45].* between 0 and 1.*: shift and divide them, \(X - low\)"):

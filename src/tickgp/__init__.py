@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from tickgp.gp.warm_start import warm_start
     from tickgp.runs.model_file import load_model
     from tickgp.training.loop import fit, train
+    from tickgp.training.tensors import load_tree, save_tree
 
 __version__ = "0.1.0"
 
@@ -55,6 +56,7 @@ _HOMES = {
     "tickgp.gp.warm_start": ("warm_start",),
     "tickgp.runs.model_file": ("load_model",),
     "tickgp.training.loop": ("fit", "train"),
+    "tickgp.training.tensors": ("load_tree", "save_tree"),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 

@@ -264,7 +264,8 @@ def test_intervals_is_evaluate_on_resampled_images(make):
     rows = [order[rng.integers(60, size=60)] for _ in range(40)]
     draws = [evaluate(p[i], y[i]) for i in rows]
     found = intervals(p, y, num=40, level=0.9, seed=3)
-    assert set(found) == {name for name, value in evaluate(p, y).items() if value is not None} - {"n"}
+    assert found.pop("ece_if_calibrated")[0] > 0
+    assert set(found) == {name for name, value in evaluate(p, y).items() if value is not None} - {"n", "ece"}
     for name, interval in found.items():
         if name.endswith("error"):
             continue  # see below
@@ -274,8 +275,7 @@ def test_intervals_is_evaluate_on_resampled_images(make):
 def test_intervals_covers_the_truth_as_often_as_it_says():
     """Known distribution: labels drawn from the probabilities, so that error, NLL and Brier score are expectations.
 
-    100 datasets: 0.95 − 0.065 is three standard errors, and 80 resamples cost another 0.02. The ECE is left
-    out: its resamples are biased upwards.
+    100 datasets: 0.95 − 0.065 is three standard errors, and 80 resamples cost another 0.02.
     """
     rng = np.random.default_rng(10)
     truth = evaluate(*draw(rng, 200_000))
@@ -306,8 +306,24 @@ def test_intervals_with_few_or_no_misses():
     assert found["top1_error"] == found["top3_error"] == pytest.approx([0, 1 - 0.025 ** (1 / 4)])
     assert found["nll"] == [0, 0]
     assert "nll_misses" not in found
-    one_miss = intervals(P[:3], Y[:3], num=50)
-    assert one_miss["nll_misses"] == pytest.approx([-math.log(0.3)] * 2)
+    rows = np.array([[0.7, 0.3]] * 10)
+    for labels, said in ((np.repeat([0, 1], [1, 9]), False), (np.ones(10, int), True)):
+        found = intervals(rows, labels, num=50)
+        assert ("nll_misses" in found) == said
+    assert found["nll_misses"] == pytest.approx([-math.log(0.3)] * 2)
+
+
+def test_the_ece_of_a_calibrated_model_lies_where_it_is_said_to():
+    """Labels drawn with the probabilities that are said fall outside as often as the level allows; others far above."""
+    rng, outside, number = np.random.default_rng(0), 0, 200
+    for _ in range(number):
+        confidence = rng.uniform(0.5, 1, 300)
+        rows, labels = np.stack([1 - confidence, confidence], axis=1), (rng.random(300) < confidence).astype(int)
+        low, high = intervals(rows, labels, num=100, level=0.9)["ece_if_calibrated"]
+        outside += not low <= calibration_error(rows, labels) <= high
+    assert abs(outside - 0.1 * number) < 4 * math.sqrt(0.1 * 0.9 * number) + 2
+    assert calibration_error(rows, np.arange(300) % 2) > 2 * high
+    assert "ece" not in intervals(rows, labels, num=3)
 
 
 @pytest.mark.parametrize("level", [0.95, 0.8])

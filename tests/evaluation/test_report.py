@@ -107,9 +107,11 @@ def sections(page):
 def test_numbers_are_those_of_the_metrics(made):
     given, _, page = made
     for name in ("top1_error", "top2_error", "nll", "nll_misses", "ece", "brier", "aurc"):
-        low, high = given.metrics["interval"][name]
         assert f"{given.metrics['test'][name]:.4f}" in page.text
+    for name in ("top1_error", "top2_error", "nll", "brier", "aurc", "ece_if_calibrated"):
+        low, high = given.metrics["interval"][name]
         assert f"{low:.4f} to {high:.4f}" in page.text
+    assert f"{high:.4f} if calibrated" in page.text
     assert "−1,234.6" in page.text
     assert "undefined" in page.text  # top-3 of three classes
     assert "Of 100 new images about 10.0 are labelled wrongly" in page.text

@@ -18,8 +18,6 @@ from tickgp.gp.multioutput import LinearCoregionalization, Separate
 from tickgp.gp.params import Real, trainable
 from tickgp.gp.patches import PatchGrid
 
-H, W, _ = tiny.SHAPE
-
 
 def facts(model):
     return {fact.topic: fact.text for fact in describe(model)}
@@ -40,11 +38,11 @@ def test_a_fact_reads_as_a_line():
 
 
 def test_places_of_a_squared_exponential(tick):
-    """exp(−d²/2ℓ²) with ℓ = 2 at 1 pixel and at the 2 pixels between the outer patches; W/(πℓ) changes of sign."""
+    """exp(−d²/2ℓ²) with ℓ = 2 at 1 pixel and at the d = 2 pixels between the outer patches; d/(πℓ) changes of sign."""
     text = facts(tick)["Places"]
     near, far = (f"{100 * math.exp(-d / 8):.0f} %" for d in (1, 4))
     assert f"1 pixel apart agree to {near}, and to {far} at opposite sides of the image (2 pixels)" in text
-    assert f"change its sign {W / (math.pi * 2):.2g} times across the width" in text
+    assert f"change its sign {2 / (math.pi * 2):.2g} times from one side of the image to the other" in text
 
 
 @pytest.mark.parametrize(("half", "said"), [(0.8, True), (1.02, False), (1.5, True), (1.97, False), (2.03, False)])
@@ -68,8 +66,8 @@ def test_patches_memory_and_size(tick):
     assert "each of its 3 scores" in said["Patches"]
     assert "6 inducing patches, each with a place" in said["Memory"]
     assert "images of 6×5 pixels with one channel (grey)" in said["Model"]
-    # Z 6·9, places 6·2, weights 12, kernel: 2 and 2, q: 3 classes with 6 means and 36 of the factor
-    assert f"sets {54 + 12 + 12 + 4 + 3 * (6 + 36)} numbers" in said["Model"]
+    # Z 6·9, places 6·2, weights 12, kernel: 2 and 2, q: 3 classes with 6 means and 21 of the factor
+    assert f"sets {54 + 12 + 12 + 4 + 3 * (6 + 21)} numbers" in said["Model"]
     assert sum(int(np.size(leaf)) for leaf in eqx.filter(tick, trainable(tick)).layers[0].gp.q.q_mu.raw) == 18
 
 
@@ -148,7 +146,7 @@ def test_separate_kernels_are_given_as_a_range(tick):
         for scale in (1.0, 2.0, 4.0)
     )
     said = facts(with_prior(tick, Separate(members)))
-    assert f"change its sign {W / (4 * math.pi):.2g} to {W / math.pi:.2g} times" in said["Places"]
+    assert f"change its sign {2 / (4 * math.pi):.2g} to {2 / math.pi:.2g} times" in said["Places"]
     assert "3 latent functions has its own kernel" in said["Kernels"]
 
 
@@ -185,6 +183,6 @@ def test_agreement_and_half_way():
 
 def test_crossings_along_each_side():
     kernel = SquaredExponential(1.0, np.array([2.0, 4.0]))
-    assert crossings_across(kernel, PatchGrid((10, 20, 1), (3, 3))) == pytest.approx(
-        (10 / (2 * math.pi), 20 / (4 * math.pi)), rel=1e-5
+    assert crossings_across(kernel, PatchGrid((11, 20, 1), (3, 3), (2, 1))) == pytest.approx(
+        (8 / (2 * math.pi), 17 / (4 * math.pi)), rel=1e-5
     )

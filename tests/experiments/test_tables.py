@@ -158,7 +158,7 @@ def test_seeds_show_their_spread_once_there_are_two(tmp_path):
 
 
 def test_the_learned_location_is_shown(tmp_path):
-    learned = {"lengthscale": 8.641, "zero_crossings_across_width": 1.786, "width": 28}
+    learned = {"lengthscale": 8.641, "zero_crossings": 1.786, "width": 28}
     assert learned_locations(Book(tmp_path, "paper")) == ""
     write(tmp_path, "mnist/tick", {"metrics": tick_metrics(), "learned": learned})
     assert "| mnist/tick | matern32 | 8.64 | 28 | 1.79 |" in learned_locations(Book(tmp_path, "paper"))

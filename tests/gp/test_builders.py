@@ -7,7 +7,7 @@ import pytest
 import reference
 import tiny
 
-from tickgp.gp import builders
+from tickgp.gp import builders, layer_builders
 from tickgp.gp.convolution import Convolutional, MultiOutputConvolutional
 from tickgp.gp.kernels import Matern32, SquaredExponential
 from tickgp.gp.likelihoods import Bernoulli, Softmax
@@ -138,7 +138,7 @@ def test_three_layers_fit_images_of_every_size():
     for side in range(8, 129):
         patch, seen = 5 if side >= 16 else 3, side
         for _ in range(3):
-            seen = builders._grid(np.empty((1, seen, seen, 1)), patch, None).rows
+            seen = layer_builders._grid(np.empty((1, seen, seen, 1)), patch, None).rows
 
 
 def test_settings_replace_the_initial_values():
@@ -231,7 +231,7 @@ def test_no_lengthscale_means_half_the_median_distance(name):
     settings = {} if name == "se" else {"patch_size": 3}
     images = np.random.default_rng(2).uniform(size=(60, *GREY))
     model = getattr(builders, name)(
-        images, LIKELIHOOD, lengthscale=None, num_inducing=7, key=jax.random.key(0), **settings
+        images, LIKELIHOOD, lengthscale="median", num_inducing=7, key=jax.random.key(0), **settings
     )
     rows = images.reshape(60, -1) if name == "se" else reference.patches(images, 3, 3).reshape(-1, 9)[::4]
     distances = np.linalg.norm(rows[:, None] - rows[None], axis=2)

@@ -84,7 +84,7 @@ def test_jitter_is_a_share(jitter, words, key):
 def test_sizes_are_whole_numbers():
     """In a process of its own: here the annotations would refuse them first."""
     code = """
-from tickgp.gp.builders import _pair
+from tickgp.gp.layer_builders import _pair
 for size in ((3,), (3, 2.5), 2.5):
     try:
         _pair(size)

@@ -18,7 +18,7 @@ import tickgp
 from tickgp.data.dataset import load_dataset
 from tickgp.errors import UsageError
 from tickgp.evaluation import bound
-from tickgp.gp import builders
+from tickgp.gp import layer_builders
 from tickgp.runs import judge
 from tickgp.runs.events import Finished, Note, Report, Stopped
 from tickgp.runs.execute import Limits, execute
@@ -418,7 +418,7 @@ def test_probabilities_that_are_not_finite_end_no_training(tmp_path, monkeypatch
 
 def test_a_model_says_how_far_apart_its_patches_stand(finished, monkeypatch):
     """What the settings leave to a default is not left to that of another version."""
-    monkeypatch.setattr(builders, "_PATCHES", 2)
+    monkeypatch.setattr(layer_builders, "_PATCHES", 2)
     with pytest.raises(ValueError, match="whose default strides were 1 for such images, and are 3 now; train it again"):
         load_model(finished)
 

@@ -103,7 +103,9 @@ def test_names_are_shown_as_they_are(name):
     assert "a person" in first
     assert "the model" in second
     scores = dict.fromkeys(("top1_error", "nll", "ece"), 0.1)
-    assert name in shown(comparison_table([Compared(run=name, model="tick", steps=10, elbo=None, test=scores)]))
+    assert name in shown(
+        comparison_table([Compared(run=name, model="tick", steps=10, sampling=None, elbo=None, test=scores)])
+    )
     by = {"entropy": 0.5, "mutual_information": 0.5, "variance": 0.5}
     assert name in shown(strangeness_table({"dataset": name, "trained_on": "digits", "auroc": by, "fpr95": by}))
     undefined = dict.fromkeys(("top1_error", "top2_error", "top3_error", "nll", "nll_misses", "ece", "brier"))

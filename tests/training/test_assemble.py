@@ -4,6 +4,7 @@ import jax
 import numpy as np
 import pytest
 
+from tickgp.gp.kernels import Matern52
 from tickgp.gp.variational import FullRank, MeanField
 from tickgp.training.assemble import build_model
 from tickgp.training.config import ModelConfig
@@ -32,6 +33,11 @@ def test_a_single_layer(name):
     assert kernel(layer) == (100.0, 1.0)
     assert stride(layer) == (2, 2)
     assert kernel(build(name, variance=3.0, lengthscale=2.0)[0]) == (3.0, 2.0)
+
+
+def test_the_kernel_is_that_of_all_layers():
+    kernels = [layer.gp.kernel.covariance.response.patch for layer in build("deep-tick", kernel="matern52")]
+    assert [type(patch) for patch in kernels] == [Matern52, Matern52]
 
 
 @pytest.mark.parametrize("name", ["deep-conv", "deep-tick"])

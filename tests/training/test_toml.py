@@ -29,7 +29,7 @@ def test_what_is_not_given_keeps_its_default():
     ("text", "words"),
     [
         ("sed = 1", "no setting is called sed"),
-        ("[model]\nkernel = 1", "no setting is called kernel at model;"),
+        ("[model]\nkernels = 1", "no setting is called kernels at model;"),
         ("max_steps = 3", r"max_steps belongs to \[training\];"),
         ("[training]\nmax-steps = 3", r"max-steps is written max_steps, in \[training\]"),
         ("[model]\nseed = 3", "seed belongs to the beginning, before all sections"),

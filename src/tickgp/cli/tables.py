@@ -41,8 +41,10 @@ def metrics_table(title: str, metrics: dict[str, Any]) -> Table:
     }
     for words, (name, show) in rows.items():
         if test[name] is not None:
-            low, high = interval[name]
-            table.add_row(words, show(test[name]), f"{show(low)} to {show(high)}")
+            between = interval.get("ece_if_calibrated" if name == "ece" else name)
+            shown = "" if between is None else f"{show(between[0])} to {show(between[1])}"
+            shown += " if calibrated" if shown and name == "ece" else ""
+            table.add_row(words, show(test[name]), shown)
     if metrics.get("elbo") is not None:
         table.add_row("ELBO", number(metrics["elbo"], 1), "")
     return table
@@ -61,7 +63,7 @@ def answers_table(answers: list[Answer], promised: bool) -> Table:
     """The answers; where nothing can be `promised` a person decides for no reason of the image."""
     table = Table(_path("image"), "label", "probability", "entropy", "decides")
     for answer in answers:
-        why = "" if not promised else ": unusual" if answer.unusual else ": unsure"
+        why = ": unusual" if answer.unusual else ": unsure" if promised else ""
         decides = f"[bold]a person[/bold]{why}" if answer.hand_over else "the model"
         image, label = Text(answer.file), Text(answer.label)
         table.add_row(image, label, percent(answer.probability), number(answer.entropy, 3), decides)
@@ -97,9 +99,9 @@ def promise(threshold: Threshold | str, answers: Sequence[Answer] = ()) -> str:
     counted = f"For a person: {person} of {len(answers)}. " if answers else ""
     return (
         f"{counted}The model decides where it is at least {100 * threshold.threshold:.2f} % sure and the image is not "
-        f"unusual: unlike those it knows. Of such images it gets at most {100 * threshold.max_error:g} % wrong, with "
-        f"{100 * threshold.level:g} % confidence, if new images are like the {threshold.held_out} held-out ones, of "
-        f"which it decided {100 * threshold.kept:.0f} %."
+        f"unusual, that is unlike those it knows. Of such images it gets at most {100 * threshold.max_error:g} % "
+        f"wrong, with {100 * threshold.level:g} % confidence, if new images are like the {threshold.held_out} held-out "
+        f"ones, of which it decided {100 * threshold.kept:.0f} %."
     )
 
 

@@ -139,7 +139,7 @@ def compare(
     json: Json = False,
 ) -> None:
     """Runs in the order of their ELBO, which needs no held-out images, with their test metrics beside it."""
-    from tickgp.runs.compare import NO_ELBO, compare_runs
+    from tickgp.runs.compare import MIXED, NO_ELBO, compare_runs
 
     compared, console = compare_runs(runs), open_console(json)
     if json:
@@ -148,6 +148,8 @@ def compare(
     console.print(comparison_table(compared))
     if any(run.elbo is None for run in compared):
         say(console, NO_ELBO)
+    if {run.sampling for run in compared} == {None, "marginal"}:
+        say(console, MIXED)
 
 
 def info(run: Model, /, json: Json = False) -> None:

@@ -49,7 +49,7 @@ def read_folder(
 def find_images(path: Path) -> list[Files]:
     """The image files of each class: [all], or [train, test]."""
     if not path.is_dir():
-        raise UsageError(f"folder:{path}: there is no such folder; give one, and in it {LAYOUT.removeprefix('give ')}")
+        raise UsageError(f"folder:{path}: there is no such folder; give one that has a folder for each class in it")
     folders = {folder.name: folder for folder in _visible(path) if folder.is_dir()}
     if folders.keys() != {"train", "test"} or not any(map(_holds_folders, folders.values())):
         return [_classes(path)]

@@ -42,5 +42,5 @@ def unevenness(labels: np.ndarray, class_names: Sequence[str]) -> tuple[str, ...
         return ()
     return (
         f"the classes are uneven: {counts[few]} training images of {class_names[few]!r}, {counts[many]} of "
-        f"{class_names[many]!r}; look at the errors of each class, not only at their sum",
+        f"{class_names[many]!r}; look at the confusions of each class in the report, not only at the error of all",
     )

@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from tickgp.data.splits import stratified_split
 from tickgp.estimator.files import Fitted, load_fitted, save_fitted
-from tickgp.estimator.inputs import Inputs, Shape, as_rows, image_shape, square
+from tickgp.estimator.inputs import Inputs, Shape, as_rows, image_shape, square, warn_of_little_range
 from tickgp.estimator.settings import CONSTRAINTS, REPORT_EVERY, run_config
 from tickgp.evaluation.handover import HeldOut, hand_over, images_needed
 from tickgp.gp.models import DeepGP
@@ -153,6 +153,8 @@ class TickClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         kept, aside = self._split(labels, seed)
         self.inputs_ = Inputs.of(rows[kept], shape)
         images = self.inputs_(rows)
+        if shape is not None and not self.standardise:
+            warn_of_little_range(images)
         config = run_config(self.get_params(), name, images[kept], seed)
         if len(aside) and len(aside) < (needed := images_needed(config.max_error, config.confidence)):
             warnings.warn(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +18,9 @@ _FAR = 10.0
 
 _ROUNDING = 1e-3
 """How far beyond 0 and 1 pixels may be, for they were computed: half precision has three digits."""
+
+_LITTLE = 0.1
+"""Range of pixels between which a model hardly tells any apart."""
 
 Shape = tuple[int, int, int]
 
@@ -111,8 +115,22 @@ def _check_range(images: np.ndarray) -> None:
         return
     fix = "divide them by the largest value that a pixel can have"
     if low < -_ROUNDING:
-        fix = "shift and divide them, (X - low) / (high - low), with the least and the largest value a pixel can have"
+        fix = (
+            "shift and divide them, (X - low) / (high - low), with the least and the largest value a pixel can have; "
+            "if it was a StandardScaler that moved them, leave that out and set standardise=True"
+        )
     raise ValueError(f"pixels go from {low:g} to {high:g}; give floats between 0 and 1, or bytes (uint8): {fix}")
+
+
+def warn_of_little_range(images: np.ndarray) -> None:
+    """Kernels start out made for pixels from 0 to 1: between those that hardly differ they see nothing."""
+    low, high = images.min(), images.max()
+    if images.dtype != np.uint8 and high - low < _LITTLE:
+        warnings.warn(
+            f"pixels go from {low:g} to {high:g} only, and models are made for 0 to 1; divide them by the largest "
+            "value that a pixel can have, or set standardise=True",
+            stacklevel=3,
+        )
 
 
 def _own_shape(X: Any) -> Shape | None:

@@ -5,7 +5,7 @@ The predicted class is the most probable one, the first of equals; `confidence` 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -13,6 +13,10 @@ from numpy.typing import ArrayLike
 
 from tickgp.evaluation.handover import share_interval
 
+_BINS = 15
+"""Of the calibration error."""
+_FEW_MISSES = 10
+"""Below which resamples say little of their mean."""
 _LEAST = float(np.finfo(np.float32).tiny)
 
 
@@ -93,8 +97,9 @@ def intervals(
     """Intervals [low, high] of the metrics of `evaluate`.
 
     Those of errors are exact binomial ones; the others are percentiles over `num` resamples of the N images.
-    `nll_misses` uses the resamples that have misses. Metrics that are None are left out. The ECE of a resample is on
-    average larger than that of the images, so that the interval of a well-calibrated model lies above its ECE.
+    `nll_misses` uses the resamples that have misses, and has no interval below ten misses. Metrics that are None are
+    left out. So is the ECE, which grows with each resampling, since chance moves every bin away from its confidence.
+    Instead `ece_if_calibrated` says where it would lie if the model were right as often as it says, image by image.
     """
     if num < 1 or not 0 < level < 1:
         raise ValueError(
@@ -105,9 +110,13 @@ def intervals(
     # In order of confidence from the start, so that no resample has to be sorted again.
     outcomes = outcomes.choose(np.argsort(-outcomes.confidence, kind="stable"))
     draws = [outcomes.choose(np.sort(rng.integers(N, size=N))).metrics() for _ in range(num)]
-    defined = {name: [v for draw in draws if (v := draw[name]) is not None] for name in draws[0] if name != "n"}
+    names = [name for name in draws[0] if name not in ("n", "ece")]
+    defined = {name: [v for draw in draws if (v := draw[name]) is not None] for name in names}
+    defined["ece_if_calibrated"] = [outcomes.as_said(rng).calibration_error(_BINS) for _ in range(num)]
     sides = [(1 - level) / 2, (1 + level) / 2]
     found = {name: np.quantile(values, sides).tolist() for name, values in defined.items() if values}
+    if np.sum(outcomes.rank >= 1) < _FEW_MISSES:
+        found.pop("nll_misses", None)
     wrong = {name: int(np.sum(outcomes.rank >= k)) for k in (1, 2, 3) if (name := f"top{k}_error") in found}
     return {**found, **{name: list(share_interval(count, N, level)) for name, count in wrong.items()}}
 
@@ -148,6 +157,11 @@ class _Outcomes:
         chosen = (values[rows] for values in (self.rank, self.loss, self.distance, self.confidence))
         return _Outcomes(self.num_classes, *chosen)
 
+    def as_said(self, rng: np.random.Generator) -> _Outcomes:
+        """These images, each right with the probability that was said: what is known of it is its rank, 0 or not."""
+        wrong = rng.random(len(self.confidence)) >= self.confidence
+        return replace(self, rank=wrong.astype(int))
+
     @property
     def wrong(self) -> Bool[np.ndarray, " N"]:
         return self.rank > 0
@@ -159,7 +173,7 @@ class _Outcomes:
             **top,
             "nll": self.nll(),
             "nll_misses": self.nll_misses(),
-            "ece": self.calibration_error(15),
+            "ece": self.calibration_error(_BINS),
             "brier": self.brier(),
             "aurc": self.aurc(),
         }

@@ -39,9 +39,9 @@ def half_way(kernel: AbstractKernel, direction: Iterable[float]) -> float | None
 
 
 def crossings_across(kernel: AbstractKernel, grid: PatchGrid) -> tuple[float, float]:
-    """How often a response is expected to change sign down the height of the image, and across its width."""
+    """How often a response is expected to change sign from the first row of patches to the last, and across columns."""
     down, across = np.broadcast_to(np.asarray(expected_crossings(kernel), float), (2,))
-    return float(down) * grid.image_shape[0], float(across) * grid.image_shape[1]
+    return float(down) * (grid.rows - 1) * grid.stride[0], float(across) * (grid.columns - 1) * grid.stride[1]
 
 
 def locations(covariances: Sequence[PatchCovariance]) -> list[AbstractKernel]:

@@ -33,6 +33,9 @@ _NUMBERS = {
     "aurc": ("AURC", "mean error of the images kept, over all shares handed over"),
 }
 
+_BOUND = "lower bound of the log probability of all training labels"
+_NOT_QUITE = ", but from marginal samples of hidden layers, so that it may lie above it"
+
 _KEY = (
     '<p class="key"><span class="swatch predicted"></span> predicted class &ensp; <span class="swatch true"></span> '
     'true class &ensp; <span class="swatch both"></span> both &ensp; <span class="swatch other"></span> others</p>'
@@ -89,7 +92,7 @@ def sections(contents: ReportContents) -> list[Section]:
         _confusion(contents, outcome),
         _training(contents.history),
         *model_sections(contents.model),
-        _numbers(contents.metrics),
+        _numbers(contents),
         _origin(contents),
     ]
     return [section for section in made if section is not None]
@@ -152,7 +155,10 @@ def _unusual(contents: ReportContents, outcome: _Outcome) -> Section:
     )
     if isinstance(threshold := contents.threshold, Threshold):
         number = int((outcome.variance > threshold.max_variance).sum())
-        said += f" Strange enough for a person to be asked: {number:,} of {len(outcome.variance):,}."
+        said += f" Strange enough for a person to be asked: {number:,} of {len(outcome.variance):,}"
+        if contents.threshold_source == "test":
+            said += ", but it was on these that the limit was chosen"
+        said += "."
     return Section("unusual", "What is unlike the rest", paragraph(said) + _examples(contents, outcome, chosen))
 
 
@@ -221,18 +227,24 @@ def _training(history: list[dict[str, Any]]) -> Section | None:
     return Section("training", "How training went", body + plot(plots.training_curves(history), alt))
 
 
-def _numbers(metrics: dict[str, Any]) -> Section:
-    rows = []
+def _numbers(contents: ReportContents) -> Section:
+    metrics, rows = contents.metrics, []
+    is_bound = len(contents.model.layers) == 1 or contents.model.sampling != "marginal"
     for name, (title, meaning) in _NUMBERS.items():
-        value, interval = metrics["test"].get(name), metrics["interval"].get(name)
-        between = "" if interval is None else f"{interval[0]:.4f} to {interval[1]:.4f}"
+        value, between = metrics["test"].get(name), _between(metrics["interval"].get(name))
+        if name == "ece" and (calibrated := _between(metrics["interval"].get("ece_if_calibrated"))):
+            between = f"{calibrated} if calibrated"
         rows.append((title, "undefined" if value is None else f"{value:.4f}", between, meaning))
     if metrics.get("elbo") is not None:
         elbo = f"{metrics['elbo']:,.1f}".replace("-", "−")
-        rows.append(("ELBO", elbo, "", "lower bound of the log evidence of all training images"))
+        rows.append(("ELBO", elbo, "", _BOUND if is_bound else f"{_BOUND}{_NOT_QUITE}"))
     intervals = "95 % intervals: exact ones of errors, of the rest from resampling"
     said = paragraph(f"On {counted(metrics['test']['n'], 'test image')}, with {intervals}.")
     return Section("numbers", "All numbers", said + table(rows, ("", "value", "95 % interval", "meaning"), "numbers"))
+
+
+def _between(interval: list[float] | None) -> str:
+    return "" if interval is None else f"{interval[0]:.4f} to {interval[1]:.4f}"
 
 
 def _origin(contents: ReportContents) -> Section:

@@ -21,7 +21,7 @@ from tickgp.gp.layers import Layer
 from tickgp.gp.likelihoods import AbstractLikelihood, Bernoulli, Gaussian, RobustMax, Softmax
 from tickgp.gp.means import Identity, IdentityConv, Linear
 from tickgp.gp.models import DeepGP
-from tickgp.gp.params import trainable
+from tickgp.gp.params import Triangular, trainable
 from tickgp.gp.patches import PatchGrid
 
 Pair = tuple[AbstractCovariance, AbstractInducing]
@@ -53,11 +53,22 @@ def describe(model: DeepGP) -> list[Fact]:
 
 def _overview(model: DeepGP) -> str:
     depth, first = len(model.layers), model.layers[0].gp.kernel.covariances[0]
-    numbers = sum(x.size for x in jax.tree.leaves(eqx.filter(model, trainable(model))))
+    numbers = sum(map(_count, jax.tree.leaves(eqx.filter(model, trainable(model)), is_leaf=_is_triangular)))
     what = "A Gaussian process" if depth == 1 else f"A deep Gaussian process of {depth} layers, one after the other,"
     scaled = "" if model.standardise is None else ", and are standardised first"
     pixels = f"Pixels go from 0 to 1{scaled}."
     return f"{what} for {_input(first, model.layers[0])}. {pixels} Training sets {numbers:,} numbers in it."
+
+
+def _is_triangular(node: Any) -> bool:
+    return isinstance(node, Triangular)
+
+
+def _count(node: Any) -> int:
+    """Numbers in an array, or below and on the diagonal of triangular ones."""
+    if not _is_triangular(node):
+        return node.size
+    return 0 if node.raw is None else node.raw.size * (node.raw.shape[-1] + 1) // (2 * node.raw.shape[-1])
 
 
 def _input(covariance: AbstractCovariance, layer: Layer) -> str:
@@ -128,7 +139,8 @@ def _patches(covariance: PatchCovariance, layer: Layer) -> str:
     grid = covariance.grid
     (h, w), (sy, sx) = grid.patch_shape, grid.stride
     step = f"{sy}" if sy == sx else f"{sy} down and {sx} across"
-    apart = f"{grid.num_patches:,} patches of {h}×{w} pixels, in steps of {step}"
+    number = "1 patch" if grid.num_patches == 1 else f"{grid.num_patches:,} patches"
+    apart = f"{number} of {h}×{w} pixels, in steps of {step}"
     if isinstance(covariance, Convolutional):
         outputs = layer.output_shape[0]
         each = "its score" if outputs == 1 else f"each of its {outputs} scores"
@@ -190,8 +202,8 @@ def _signs(crossings: list[float]) -> str:
     if not all(map(math.isfinite, crossings)):
         return "It is rough: it may change its sign any number of times within a pixel."
     return (
-        f"It is expected to change its sign {_range(crossings, '{:.2g}')} times across the width of the image "
-        "(expected zero crossings)."
+        f"It is expected to change its sign {_range(crossings, '{:.2g}')} times from one side of the image to "
+        "the other (expected zero crossings)."
     )
 
 

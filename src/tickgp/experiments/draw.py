@@ -202,8 +202,8 @@ def _learned(result: dict[str, Any] | None) -> str:
     learned = result and result["learned"]
     if not learned:
         return ""
-    lengthscale, crossings = learned["lengthscale"], learned["zero_crossings_across_width"]
-    return f"location lengthscale {lengthscale:.1f}, {crossings:.1f} zero crossings across {learned['width']} pixels"
+    lengthscale, crossings = learned["lengthscale"], learned["zero_crossings"]
+    return f"location lengthscale {lengthscale:.1f}, {crossings:.1f} zero crossings between outer patches"
 
 
 def _watched(results: Iterable[dict[str, Any]]) -> str:

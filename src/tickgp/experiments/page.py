@@ -48,12 +48,13 @@ TRAINING = """Of the training images on which a run measures itself, 2,000 at mo
 brackets the paper's NLL, by its caption of the test images: [docs/findings.md](docs/findings.md) says why they stand
 side by side."""
 CALIBRATED = """Expected calibration error: how far confidence and accuracy are apart, averaged over 15 bins of
-confidence. Predictions of GPs: S = 100. Not in the paper."""
+confidence. Chance alone makes it larger than 0, and resampling gives no interval of it. Predictions of GPs: S = 100.
+Not in the paper."""
 SEEDED = """Mean ± standard deviation over seeds, each of all randomness of a run, and each number. The first
 seed is that of tables 1 and 3. Predictions: S = 100."""
 LEARNED = """The location kernel of each TICK-GP's last layer after training: its lengthscale, the width of the image
-that this layer sees, and how often a draw of the location process is expected to cross zero across this width. An
-invariant response would never cross it."""
+that this layer sees, and how often a draw of the location process is expected to cross zero on the way from the
+leftmost patch to the rightmost. An invariant response would never cross it."""
 INCLUDED = """`tickgp predict mnist-tick IMAGE` needs no training: a small TICK-GP, trained on nine tenths of MNIST's
 training images; the rest set when it decides alone. S is that of the other tables; what users get has S = 6,400."""
 STRANGERS = """What the model that comes with the library hands over to a person: images that it is not sure of, and

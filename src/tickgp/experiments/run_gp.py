@@ -74,7 +74,7 @@ def learned_location(model: DeepGP) -> dict[str, float] | None:
     assert isinstance(location, AbstractStationary)
     return {
         "lengthscale": float(location.lengthscale.value),
-        "zero_crossings_across_width": crossings_across(location, grid)[1],
+        "zero_crossings": crossings_across(location, grid)[1],
         "width": grid.image_shape[1],
     }
 

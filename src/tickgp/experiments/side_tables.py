@@ -38,7 +38,7 @@ def _learned(learned: dict[str, float]) -> list[str]:
     return [
         f"{learned['lengthscale']:.2f}",
         f"{learned['width']:.0f}",
-        f"{learned['zero_crossings_across_width']:.2f}",
+        f"{learned['zero_crossings']:.2f}",
     ]
 
 

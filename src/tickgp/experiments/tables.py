@@ -176,9 +176,9 @@ def cell(scores: Scores, metric: str, theirs: str | None = None) -> str:
     value = None if scores is None else scores["test"][metric]
     if scores is None or value is None:
         return beside("", theirs)
-    low, high = scores["interval"][metric]
     show = _percent if metric.endswith("error") else _nats
-    return beside(f"{show(value)} <sub>{show(low)}–{show(high)}</sub>", theirs)
+    between = "–".join(map(show, scores["interval"].get(metric, ())))
+    return beside(f"{show(value)} <sub>{between}</sub>" if between else show(value), theirs)
 
 
 def beside(ours: str, theirs: str | None) -> str:

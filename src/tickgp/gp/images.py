@@ -44,7 +44,7 @@ def check_images(images: ArrayLike) -> np.ndarray:
 
 
 def check_inputs(x: ArrayLike) -> np.ndarray:
-    """Inputs (N, …) as an array of bytes or finite floats; those of images must be in a range fit for pixels."""
+    """Inputs (N, …) as an array of bytes or finite floats; those of images must look like pixels, channels last."""
     x = np.asarray(x)
     if x.dtype != np.uint8 and not np.issubdtype(x.dtype, np.floating):
         raise ValueError(f"images have type {x.dtype}; give bytes (uint8), or floats between 0 and 1")
@@ -53,10 +53,15 @@ def check_inputs(x: ArrayLike) -> np.ndarray:
     if not np.isfinite(x).all():
         bad = int((~np.isfinite(x)).reshape(len(x), -1).any(axis=1).sum())
         raise ValueError(f"{bad} of {len(x)} images hold NaN or infinite pixels; remove or fill them")
+    if x.ndim == 4 and x.shape[1] in (1, 3, 4) and x.shape[2] == x.shape[3] > 4:
+        raise ValueError(
+            f"images of shape {x.shape[1:]} have their channels first; they must be (height, width, channels): "
+            "np.moveaxis(images, 1, -1)"
+        )
     if x.ndim == 4 and x.dtype != np.uint8 and np.abs(x).max() > 10:
         raise ValueError(
-            f"pixels go from {x.min():g} to {x.max():g}; the models are made for floats between 0 and 1: "
-            "divide them by their largest value, or give bytes (uint8)"
+            f"pixels go from {x.min():g} to {x.max():g}; the models are made for floats between 0 and 1: divide them "
+            "by the largest value that a pixel can have, or give bytes (uint8)"
         )
     return x
 

@@ -123,7 +123,7 @@ def _choose(
     if len(patches) < num_inducing:
         raise ValueError(
             f"{num_inducing} inducing variables were asked for, but the {len(images)} images have only {len(patches)} "
-            f"distinct {kind}; use at most {len(patches)}"
+            f"distinct {kind}; use at most {len(patches)} (num-inducing)"
         )
     match how:
         case "random":

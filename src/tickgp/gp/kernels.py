@@ -34,9 +34,9 @@ class AbstractKernel(eqx.Module):
     def diag(self, a: Float[Array, "A D"]) -> Float[Array, " A"]:
         """k(a_i, a_i) for all i."""
 
-    @abstractmethod
     def at_zero(self) -> tuple[Float[Array, ""], Float[Array, "*D"]]:
         """k(0) and −k''(0) along each dimension, of a stationary kernel as a function of a − b."""
+        raise TypeError(f"{type(self).__name__} is not known to be stationary: it has no k(0) and k''(0)")
 
     def __add__(self, other: AbstractKernel) -> Sum:
         return Sum((self, other))
@@ -59,7 +59,10 @@ class AbstractStationary(AbstractKernel):
     @staticmethod
     @abstractmethod
     def correlation(r2: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
-        """c as a function of r²."""
+        """c as a function of r², elementwise and without parameters: on a GPU it is compiled into the fused sums.
+
+        A kernel with further parameters is an `AbstractKernel` of its own.
+        """
 
     def __call__(self, a: Float[Array, "A D"], b: Float[Array, "B D"]) -> Float[Array, "A B"]:
         return self.variance.value * self.correlation(squared_distances(a, b, self.lengthscale.value))

@@ -21,7 +21,8 @@ USUAL_BATCH = 128
 def fitting_batch(model: DeepGP, images: np.ndarray) -> int:
     """The usual batch of 128 images, or half of it, a quarter …, until no array that `model` computes is above 1 GiB.
 
-    For images of P patches that is Kuf of a hidden layer, with G·M·P numbers for each image, or the patches themselves.
+    For images of P patches that is most often the product of a hidden layer's q_sqrt and Lu⁻¹Kuf, M·P numbers for each
+    image and channel, or where q is diagonal the patches themselves.
     """
     leaves, structure = jax.tree.flatten(model)
     arrays = tuple((leaf.shape, leaf.dtype) for leaf in leaves)

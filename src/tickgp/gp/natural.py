@@ -17,7 +17,8 @@ def natural_step(q: FullRank, gradient: FullRank, size: Float[Array, ""] | float
 
     With S = LLᵀ the first is L⁻ᵀ(I + size A)L⁻¹, A = −2 Lᵀ ∂S L. Here TᵀT stands for I + size A, with T = (I + N)D,
     D² the diagonal of I + size A and N what size D⁻¹AD⁻¹ has below the diagonal: TᵀT = I + size A + DNᵀND. The last
-    term is of second order; while size A is large it makes S' smaller than asked, which later steps mend. So
+    term is of second order; while size A is large it makes S' smaller than asked, which later steps mend, but for what
+    is left of the order of size under the noise of minibatches. So
     L' = LT⁻¹ is triangular without a new factorisation (cf. the local parametrisations of W. Lin, F. Nielsen,
     M. E. Khan, M. Schmidt, ICML 2021). Where the expected log-likelihood has no positive derivative by a variance
     (`AbstractLikelihood.falls_with_variance`), A is at least −I, and the precision never falls below 1 − size of what

@@ -115,7 +115,7 @@ def _set_trainable(model: Model, where: Callable[[Model], Any], on: bool) -> Mod
     def mark(node: Any) -> Any:
         if not _is_parameter(node):
             return node
-        # Built anew for the flag, with any value, then given the same raw array.
+        # Built anew for the flag, with any value, then given the same raw array: every parameter is made of these two.
         return eqx.tree_at(lambda p: p.raw, type(node)(jnp.ones_like(node.raw), trainable=on), node.raw)
 
     def below(node: Any) -> Any:

@@ -89,7 +89,10 @@ class PatchGrid:
 
     def _check(self, shape: tuple[int, ...]) -> None:
         if shape[1:] != self.image_shape:
+            fix = "resize them or build the model for this shape"
+            if (*shape[1:], 1) == self.image_shape:
+                fix = "add a last axis of length 1: images[..., None]"
             raise ValueError(
                 f"images of shape {shape[1:]} were given to a model for images of shape {self.image_shape} "
-                "(height, width, channels); resize them or build the model for this shape"
+                f"(height, width, channels); {fix}"
             )

@@ -10,10 +10,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
 
-from tickgp.gp.builders import as_pixels, few, image_layer
-from tickgp.gp.convolution import Convolutional, PatchResponse
+from tickgp.gp.builders import as_pixels
+from tickgp.gp.convolution import Convolutional, MultiOutputConvolutional, PatchResponse
 from tickgp.gp.inducing import InducingPatches
-from tickgp.gp.kernels import AbstractStationary
+from tickgp.gp.kernels import AbstractStationary, SquaredExponential
+from tickgp.gp.layer_builders import KernelFamily, few, image_layer
 from tickgp.gp.layers import Layer
 from tickgp.gp.means import IdentityConv
 from tickgp.gp.models import DeepGP
@@ -26,12 +27,12 @@ def warm_start(trained: DeepGP, images: ArrayLike, *, key: PRNGKeyArray, **setti
     """A model one layer deeper: all layers of a trained deep convolutional GP, and a new one before its last.
 
     The new layer starts as the identity with little noise, on patches of what the layers below it put out. With a
-    stride of 1 the last layer then sees what it saw before without a margin: it keeps the weights of the patches that
-    are left (without weights it is their mean), and its inducing patches move along; all else stays as it was. With a
-    larger stride that holds as far as images are smooth. The bound falls by the KL divergence of the new layer, whose q
-    has hardly any variance yet. Settings: those of `image_layer`; patch size, stride, number of inducing patches and
-    kind of q are by default those of the hidden layer below, the variance is 0.01, and the lengthscale half the median
-    distance between patches.
+    stride of 1 of it, and one of the last layer that divides the margin, the last layer then sees what it saw before
+    without this margin: it keeps the weights of the patches that are left (without weights it is their mean), and its
+    inducing patches move along; all else stays as it was. With other strides that holds as far as images are smooth.
+    The bound falls by the KL divergence of the new layer, whose q has hardly any variance yet.
+    Settings: those of `image_layer`; patch size, stride, number of inducing patches, kernel and kind of q are those of
+    the hidden layer below by default, the variance is 0.01, the lengthscale half the median distance between patches.
     Paper: three layers start from two
     """
     *hidden, last = trained.layers
@@ -55,13 +56,22 @@ def warm_start(trained: DeepGP, images: ArrayLike, *, key: PRNGKeyArray, **setti
         "stride": grid.stride,
         "num_inducing": top.gp.inducing[0].num_inducing,
         "mean_field": isinstance(top.gp.q, MeanField),
+        "kernel": _family(top),
         "variance": 0.01,
-        "lengthscale": None,
+        "lengthscale": "median",
     }
     new = image_layer(np.asarray(x), hidden[-1].mean.channels, key=key, **{**like, **settings})
     assert isinstance(new.mean, IdentityConv)
     last = Layer(_moved(last.gp, new.mean.grid, new.output_shape), last.mean, last.output_shape)
     return eqx.tree_at(lambda model: model.layers, trained, (*hidden, new, last))
+
+
+def _family(layer: Layer) -> KernelFamily:
+    """Of the kernel between patches; one that is put together, or of a user's own, is not known as such."""
+    covariance = layer.gp.kernel.covariances[0]
+    if isinstance(covariance, MultiOutputConvolutional) and isinstance(covariance.response.patch, AbstractStationary):
+        return type(covariance.response.patch)
+    return SquaredExponential
 
 
 def _moved(gp: SparseGP, through: PatchGrid, image_shape: tuple[int, ...]) -> SparseGP:

@@ -12,8 +12,14 @@ from tickgp.runs.folder import read_json
 from tickgp.training.toml import read_config
 
 NO_ELBO = (
-    "a run without an ELBO, such as a CNN, comes last, and its place says nothing; compare it by the test metrics, "
-    "which are not made for choosing"
+    "a run without a finite ELBO comes last, and its place says nothing; compare it by the test metrics, which are not "
+    "made for choosing"
+)
+
+
+MIXED = (
+    "with several layers the ELBO is estimated from marginal samples, which make it a bound of no model; beside that "
+    "of a single layer it is a hint, not a reason"
 )
 
 
@@ -24,6 +30,8 @@ class Compared:
     run: str
     model: str
     steps: int
+    sampling: str | None
+    """How hidden layers are drawn; None where there are none."""
     elbo: float | None
     test: dict[str, Any]
 
@@ -31,16 +39,13 @@ class Compared:
 def compare_runs(folders: Sequence[Path]) -> list[Compared]:
     """The runs in the order of their ELBO, those without one last.
 
-    ELBOs of different data, of different likelihoods, or of deep models whose hidden layers are drawn in different ways
-    are of different things: such runs are refused.
+    ELBOs of different data, or of deep models whose hidden layers are drawn in different ways, are of different things:
+    such runs are refused. Those of different likelihoods, all of them probabilities of the same labels, are not.
     """
     if len(folders) < 2:
         raise UsageError(f"{len(folders)} run was given; to compare, give at least two")
     _check_equal(folders, [_data(folder) for folder in folders], "data", "train them on the same images")
-    likelihoods = [_likelihood(folder) for folder in folders]
-    with_elbo = [folder for folder, likelihood in zip(folders, likelihoods, strict=True) if likelihood is not None]
-    known = [likelihood for likelihood in likelihoods if likelihood is not None]
-    _check_equal(with_elbo, known, "likelihoods", "train them with the same --likelihood")
+    with_elbo = [folder for folder in folders if read_json(folder / "metrics.json")["elbo"] is not None]
     deep = [(folder, sampling) for folder in with_elbo if (sampling := _sampling(folder)) is not None]
     _check_equal([f for f, _ in deep], [s for _, s in deep], "samplers", "train them with the same --sampling")
     return sorted(map(_compared, folders), key=lambda run: float("inf") if run.elbo is None else -run.elbo)
@@ -48,19 +53,19 @@ def compare_runs(folders: Sequence[Path]) -> list[Compared]:
 
 def _compared(folder: Path) -> Compared:
     metrics = read_json(folder / "metrics.json")
-    return Compared(str(folder), metrics["model"], metrics["steps"], metrics["elbo"], metrics["test"])
+    return Compared(
+        run=str(folder),
+        model=metrics["model"],
+        steps=metrics["steps"],
+        sampling=_sampling(folder),
+        elbo=metrics["elbo"],
+        test=metrics["test"],
+    )
 
 
 def _data(folder: Path) -> str:
     """The fingerprint of the images and labels: the name may be written in other ways."""
     return read_json(folder / "manifest.json")["dataset"]["sha256"]
-
-
-def _likelihood(folder: Path) -> str | None:
-    """None for a run without an ELBO."""
-    if read_json(folder / "metrics.json")["elbo"] is None:
-        return None
-    return read_config(folder / "config.toml").model.likelihood
 
 
 def _sampling(folder: Path) -> str | None:

@@ -254,7 +254,8 @@ class _Run:
         if bound is not None and bound < (guessed := guessing_bound(self.data.train.labels)):
             yield Note(
                 f"its ELBO, {bound:.1f}, is below {guessed:.1f}, that of guessing by the shares of the classes: too "
-                "low to choose a model by; train it for more steps, or with fewer inducing patches"
+                "low to choose a model by; train it for more steps, at another learning rate or with fewer inducing "
+                "patches"
             )
         shape = self.data.train.images.shape[1:]
         trained = TrainedModel(state.model, self.config, self.data.class_names, shape)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from tickgp.gp.builders import convolutional, deep_conv, pointwise
+from tickgp.gp.builders import convolutional, pointwise
 from tickgp.gp.inducing import Initialiser
 from tickgp.gp.kernels import AbstractKernel, Matern12, Matern32, Matern52, SquaredExponential
 from tickgp.gp.likelihoods import AbstractClassification, Bernoulli, RobustMax, Softmax
@@ -18,7 +18,7 @@ from tickgp.gp.params import Positive
 from tickgp.training.config import ModelConfig, TrainingConfig
 from tickgp.training.loop import inverse_decay, linear_decay
 
-_LOCATIONS: dict[str, Callable[..., AbstractKernel]] = {
+_KERNELS: dict[str, Callable[..., AbstractKernel]] = {
     "matern12": Matern12,
     "matern32": Matern32,
     "matern52": Matern52,
@@ -37,8 +37,8 @@ def build_model(config: ModelConfig, images: np.ndarray, num_classes: int, *, ke
             depth=depth,
             width=config.width,
             num_inducing=config.num_inducing,
-            variance=5.0 if config.variance is None else config.variance,
-            lengthscale=config.lengthscale,
+            variance=config.variance or 5.0,
+            lengthscale=config.lengthscale or "median",
             initialiser=initialiser(config),
             mean_field=config.mean_field,
             sampling=config.sampling,
@@ -46,9 +46,8 @@ def build_model(config: ModelConfig, images: np.ndarray, num_classes: int, *, ke
             standardise=config.standardise,
             key=key,
         )
-    location = _LOCATIONS[config.location](Positive(1.0, trainable=False), config.location_lengthscale)
-    builder = convolutional if depth == 1 else deep_conv
-    return builder(
+    location = _KERNELS[config.location](Positive(1.0, trainable=False), config.location_lengthscale)
+    return convolutional(
         images,
         likelihood,
         depth=depth,
@@ -59,8 +58,9 @@ def build_model(config: ModelConfig, images: np.ndarray, num_classes: int, *, ke
         channels=config.channels,
         num_inducing=config.num_inducing,
         weights=config.weights,
-        variance=100.0 if config.variance is None else config.variance,
-        **({} if config.lengthscale is None else {"lengthscale": config.lengthscale}),
+        kernel=_KERNELS[config.kernel],
+        variance=config.variance or 100.0,
+        lengthscale=config.lengthscale,
         hidden_variance=config.hidden_variance,
         hidden_lengthscale=config.hidden_lengthscale,
         hidden_q_mu=config.hidden_q_mu,

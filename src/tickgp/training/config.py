@@ -12,6 +12,8 @@ from tickgp.errors import UsageError
 
 ModelName = Literal["se", "conv", "tick", "deep-se", "deep-conv", "deep-tick"]
 
+KernelName = Literal["se", "matern12", "matern32", "matern52"]
+
 _DEEP_PATCHES = ("deep-conv", "deep-tick")
 _ONLY_FOR: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("depth", "sampling"), ("deep-se", *_DEEP_PATCHES)),
@@ -19,7 +21,7 @@ _ONLY_FOR: dict[str, tuple[str, ...]] = {
         ("hidden_stride", "channels", "hidden_variance", "hidden_lengthscale", "hidden_q_mu", "hidden_mean_field"),
         _DEEP_PATCHES,
     ),
-    **dict.fromkeys(("patch_size", "stride", "weights"), ("conv", "tick", *_DEEP_PATCHES)),
+    **dict.fromkeys(("patch_size", "stride", "weights", "kernel"), ("conv", "tick", *_DEEP_PATCHES)),
     **dict.fromkeys(("places", "location", "location_lengthscale"), ("tick", "deep-tick")),
     "width": ("deep-se",),
 }
@@ -93,7 +95,9 @@ class ModelConfig:
     """How the inducing patches are chosen; by default kmeans, and random for inducing points."""
     places: Literal["true", "uniform"] = "true"
     """Where the inducing patches of a TICK-GP start: where they were found, or anywhere (the paper)."""
-    location: Literal["matern32", "matern12", "matern52", "se"] = "matern32"
+    kernel: KernelName = "se"
+    """Kernel between patches, in all layers."""
+    location: KernelName = "matern32"
     """Location kernel of a TICK-GP."""
     location_lengthscale: float = 3.0
     """Its lengthscale at the start, in pixels."""
@@ -237,10 +241,9 @@ class Config:
         for name, share in {"max-error": self.max_error, "confidence": self.confidence}.items():
             if not 0 < share < 1:
                 raise UsageError(f"{name} {share} was given; it must be above 0 and below 1")
-        if self.training.hidden_mean_rate != 1 and not self.model.name.startswith("deep-"):
-            raise UsageError(
-                f"hidden-mean-rate {self.training.hidden_mean_rate:g} was given for the model {self.model.name}, which "
-                "has no hidden layer; leave it out, or use a deep model"
+        if not self.model.name.startswith("deep-"):
+            _refuse(
+                self.training, ("hidden_mean_rate", "num_samples"), f"for the model {self.model.name}", "use a deep one"
             )
 
 

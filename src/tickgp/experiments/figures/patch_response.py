@@ -27,9 +27,10 @@ def patch_response_figure(
     """For each model, (a), (b), …: the two images, and S samples of g at each place as deviations from its mean.
 
     `samples` holds the deviations of each model, a value for each patch at the place of its upper left corner. All
-    models share one colour range, symmetric about 0 and as wide as the largest deviation, so that a paler model is a
-    surer one. Thin lines are at a third of the range: solid above the mean, dashed below it. `notes` stand below the
-    names of models, and `said`, on which images these are, above all.
+    models share one colour range, symmetric about 0 and as wide as the largest deviation. A paler place is one that a
+    model is surer of; between models shades say nothing, for weights and variance share the scale of g. Thin lines are
+    at a third of the range: solid above the mean, dashed below it. `notes` stand below the names of models, and `said`,
+    on which images these are, above all.
     """
     if not samples:
         return empty_figure("No samples of the patch response to show.")

@@ -1,0 +1,179 @@
+"""Layers ready to train, from the images that they are to see."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Literal
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import PRNGKeyArray
+
+from tickgp.gp.convolution import Convolutional, MultiOutputConvolutional, PatchResponse
+from tickgp.gp.covariances import Pointwise
+from tickgp.gp.inducing import Initialiser, Places, choose_patches, choose_points
+from tickgp.gp.kernels import AbstractKernel, SquaredExponential
+from tickgp.gp.layers import Layer
+from tickgp.gp.means import AbstractMean, IdentityConv, Zero
+from tickgp.gp.multioutput import Shared
+from tickgp.gp.params import Positive, Real, Triangular
+from tickgp.gp.patches import PatchGrid
+from tickgp.gp.variational import AbstractVariational, FullRank, MeanField, SparseGP
+
+_FEW = 500
+"""How many images are looked at where a sample will do."""
+_PATCHES = 16
+"""Patches along the shorter side of an image that a laptop can work through."""
+
+Size = int | tuple[int, int]
+Lengthscale = float | Literal["median"]
+"""A number, or half the median distance between the patches, or vectors, that a layer sees."""
+KernelFamily = Callable[[float, float], AbstractKernel]
+"""Makes a kernel from a variance and a lengthscale: `SquaredExponential`, `Matern52`, or a function of one's own."""
+
+
+def image_layer(
+    images: np.ndarray,
+    channels: int,
+    *,
+    patch_size: Size = 5,
+    stride: Size | None = 1,
+    num_inducing: int = 384,
+    kernel: KernelFamily = SquaredExponential,
+    variance: float = 0.1,
+    lengthscale: Lengthscale = 2.0,
+    q_mu: float = 0.01,
+    initialiser: Initialiser = "random",
+    mean_field: bool = False,
+    key: PRNGKeyArray,
+) -> Layer:
+    """A hidden layer from images to images: an independent MOCK for each output channel, around the identity.
+
+    stride: step from one patch to the next; None takes the least that leaves at most 16 along the shorter side (for
+    patches of 5 pixels 1 up to 20 pixels, 2 up to 36, and so on), but no more than the size of a patch.
+    kernel: between patches, with variance and lengthscale at the start. These decide how much noise the layer begins
+    with, where patches are far from all inducing ones: with much of it the layer above sees nothing else, and learns
+    nothing (docs/findings.md).
+    q_mu: standard deviation of the noise in q's mean that tells the channels apart at the start; the paper's 0 leaves
+    them alike. mean_field: a diagonal q instead of a full one.
+    Paper: hidden layer set-up
+    """
+    if channels < 1:
+        raise ValueError(f"{channels} channels were asked for; a hidden layer needs at least 1")
+    grid = _grid(images, patch_size, stride)
+    key_inducing, key_q = jax.random.split(key)
+    response = PatchResponse(kernel(variance, _number(lengthscale, images, grid)))
+    inducing = choose_patches(grid, images, num_inducing, response, how=initialiser, key=key_inducing)
+    q = _initial_q(channels, num_inducing, 1e-3, mean_field)
+    noise = q_mu * jax.random.normal(key_q, (channels, num_inducing))
+    q = eqx.tree_at(lambda q: q.q_mu, q, Real(noise))
+    gp = SparseGP(Shared(MultiOutputConvolutional(grid, response)), (inducing,), q)
+    return Layer(gp, IdentityConv(grid, channels), (grid.rows, grid.columns, channels))
+
+
+def class_layer(
+    images: np.ndarray,
+    num_outputs: int,
+    *,
+    patch_size: Size = 5,
+    stride: Size | None = 1,
+    num_inducing: int = 384,
+    location: AbstractKernel | None = None,
+    weights: bool = True,
+    kernel: KernelFamily = SquaredExponential,
+    variance: float = 5.0,
+    lengthscale: Lengthscale = 1.0,
+    initialiser: Initialiser = "random",
+    places: Places = "true",
+    mean_field: bool = False,
+    key: PRNGKeyArray,
+) -> Layer:
+    """A last layer from images to class scores: for each class an independent weighted sum over patch responses.
+
+    location: the kernel on the places of patches, which makes it a TICK-GP; places: how those of the inducing patches
+    start (see `choose_patches`). weights: learn a weight for each patch. The rest as for `image_layer`.
+    Paper: last layer set-up
+    """
+    grid = _grid(images, patch_size, stride)
+    response = PatchResponse(kernel(variance, _number(lengthscale, images, grid)), location)
+    where: Places = "none" if location is None else places
+    inducing = choose_patches(grid, images, num_inducing, response, how=initialiser, places=where, key=key)
+    covariance = Convolutional(grid, response, Real(jnp.ones(grid.num_patches)) if weights else None)
+    q = _initial_q(num_outputs, num_inducing, 1.0, mean_field)
+    return Layer(SparseGP(Shared(covariance), (inducing,), q), Zero(num_outputs), (num_outputs,))
+
+
+def point_layer(
+    x: np.ndarray,
+    mean: AbstractMean,
+    num_outputs: int,
+    *,
+    num_inducing: int = 384,
+    kernel: KernelFamily = SquaredExponential,
+    variance: float = 1.0,
+    lengthscale: Lengthscale = "median",
+    q_std: float = 1.0,
+    initialiser: Initialiser = "random",
+    mean_field: bool = False,
+    key: PRNGKeyArray,
+) -> Layer:
+    """A layer on whole images or vectors: an independent GP for each output, around `mean`.
+
+    q_std: standard deviation of q at the start. The rest as for `image_layer`.
+    """
+    covariance = kernel(variance, _number(lengthscale, x))
+    inducing = choose_points(x, num_inducing, covariance, how=initialiser, key=key)
+    q = _initial_q(num_outputs, num_inducing, q_std, mean_field)
+    return Layer(SparseGP(Shared(Pointwise(covariance)), (inducing,), q), mean, (num_outputs,))
+
+
+def _grid(images: np.ndarray, patch_size: Size, stride: Size | None) -> PatchGrid:
+    patch = _pair(patch_size)
+    if stride is None:
+        places = min(side - length + 1 for side, length in zip(images.shape[1:3], patch, strict=True))
+        stride = min(max(math.ceil(places / _PATCHES), 1), *patch)
+    steps = _pair(stride)
+    if any(step > length for step, length in zip(steps, patch, strict=True)):
+        raise ValueError(
+            f"patches of {patch[0]}×{patch[1]} pixels in steps of {steps[0]}×{steps[1]} leave pixels out; use a stride "
+            "of at most the size of a patch"
+        )
+    return PatchGrid(images.shape[1:], patch, steps)
+
+
+def _initial_q(num_latents: int, num_inducing: int, scale: float, mean_field: bool) -> AbstractVariational:
+    """q(v) = N(0, scale² I) for each latent."""
+    q_mu = Real(jnp.zeros((num_latents, num_inducing)))
+    if mean_field:
+        return MeanField(q_mu, Positive(jnp.full((num_latents, num_inducing), scale)))
+    return FullRank(q_mu, Triangular(jnp.tile(scale * jnp.eye(num_inducing), (num_latents, 1, 1))))
+
+
+def _number(lengthscale: Lengthscale, x: np.ndarray, grid: PatchGrid | None = None) -> float:
+    """The lengthscale as a number; a median is that of a few hundred pairs that differ."""
+    if lengthscale != "median":
+        return lengthscale
+    rng = np.random.default_rng(0)
+    pick = rng.integers(len(x), size=2 * _FEW)
+    rows = (
+        x[pick].reshape(len(pick), -1)
+        if grid is None
+        else grid.windows(x, pick, rng.integers(grid.num_patches, size=len(pick)))
+    )
+    distances = np.linalg.norm(rows[:_FEW] - rows[_FEW:], axis=1)
+    return float(np.median(distances[distances > 0])) / 2 if (distances > 0).any() else 1.0
+
+
+def few(x: np.ndarray) -> np.ndarray:
+    """A few images of all: enough to choose patches from, few enough to send through a layer."""
+    return x if len(x) <= _FEW else x[np.sort(np.random.default_rng(0).choice(len(x), _FEW, replace=False))]
+
+
+def _pair(size: Size) -> tuple[int, int]:
+    pair = size if isinstance(size, tuple) else (size, size)
+    if len(pair) != 2 or not all(isinstance(side, int) for side in pair):
+        raise ValueError(f"size {size} was given; use a whole number, or a pair of them: (height, width)")
+    return pair
