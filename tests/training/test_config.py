@@ -1,7 +1,13 @@
 """Settings that would do nothing, or cannot be, are refused."""
 
+from typing import get_args
+
 import pytest
 
+from tickgp.cli.reproduce import Name
+from tickgp.experiments.plan import EXPERIMENTS
+from tickgp.gp import inducing, variational
+from tickgp.training import assemble, config
 from tickgp.training.config import Config, DataConfig, ModelConfig, TrainingConfig
 
 
@@ -63,3 +69,11 @@ def test_settings_of_folders(settings):
 def test_numbers_out_of_range(kind, settings, words):
     with pytest.raises(ValueError, match=words):
         kind(**settings)
+
+
+def test_choices_are_those_of_the_library():
+    """They are written twice, because the command line must not wait for jax."""
+    assert config.Sampling == variational.Sampling
+    assert config.Initialiser == inducing.Initialiser
+    assert set(get_args(config.KernelName)) == set(assemble._KERNELS)
+    assert set(get_args(Name)) == {*EXPERIMENTS, "all"}

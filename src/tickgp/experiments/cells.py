@@ -9,11 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from tickgp.training.config import Config, DataConfig, ModelConfig, ModelName, TrainingConfig
+from tickgp.training.config import Config, DataConfig, ModelConfig, ModelName, Sampling, TrainingConfig
 
 Scale = Literal["paper", "smoke", "fast"]
 Kernel = Literal["conv", "tick"]
-Sampling = Literal["marginal", "full", "correlated"]
 
 PRETRAINED = "mnist/pretrained"
 DROPOUT_RATES = (0.25, 0.5, 0.75)

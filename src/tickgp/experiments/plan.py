@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import get_args
 
 from tickgp.experiments.cells import (
     DROPOUT_RATES,
@@ -11,7 +12,6 @@ from tickgp.experiments.cells import (
     SEEDS,
     Cell,
     Kernel,
-    Sampling,
     Scale,
     cnn,
     deep,
@@ -23,11 +23,11 @@ from tickgp.experiments.cells import (
     switched,
     two_against_seven,
 )
-from tickgp.training.config import ModelName
+from tickgp.training.config import ModelName, Sampling
 
 SHALLOW: tuple[ModelName, ...] = ("se", "conv", "tick")
 KERNELS: tuple[Kernel, ...] = ("conv", "tick")
-SAMPLERS: tuple[Sampling, ...] = ("marginal", "full", "correlated")
+SAMPLERS: tuple[Sampling, ...] = get_args(Sampling)
 
 
 @dataclass(frozen=True)

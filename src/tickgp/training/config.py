@@ -13,6 +13,8 @@ from tickgp.errors import UsageError
 ModelName = Literal["se", "conv", "tick", "deep-se", "deep-conv", "deep-tick"]
 
 KernelName = Literal["se", "matern12", "matern32", "matern52"]
+Initialiser = Literal["random", "kmeans", "greedy"]
+Sampling = Literal["marginal", "full", "correlated"]
 
 _DEEP_PATCHES = ("deep-conv", "deep-tick")
 _ONLY_FOR: dict[str, tuple[str, ...]] = {
@@ -91,7 +93,7 @@ class ModelConfig:
     """Outputs of a hidden layer of deep-se."""
     num_inducing: int = 200
     """Inducing patches (or points) of each layer. The paper: 1000 for one layer, 384 for each of several."""
-    initialiser: Literal["random", "kmeans", "greedy"] | None = None
+    initialiser: Initialiser | None = None
     """How the inducing patches are chosen; by default kmeans, and random for inducing points."""
     places: Literal["true", "uniform"] = "true"
     """Where the inducing patches of a TICK-GP start: where they were found, or anywhere (the paper)."""
@@ -118,7 +120,7 @@ class ModelConfig:
     """A diagonal covariance of q(u) instead of a full one in the hidden layers: faster, and hardly worse."""
     mean_field: bool = False
     """A diagonal covariance of q(u) instead of a full one in all layers."""
-    sampling: Literal["marginal", "full", "correlated"] = "marginal"
+    sampling: Sampling = "marginal"
     """How hidden layers are drawn: every patch on its own, all jointly, or jointly through the inducing patches."""
     likelihood: Literal["softmax", "robustmax", "bernoulli"] = "softmax"
     """How labels follow from the model's outputs; bernoulli is for two classes."""
