@@ -6,12 +6,11 @@ import sys
 
 import pytest
 
+from tickgp.experiments.page import FIGURES
 from tickgp.experiments.plan import EXPERIMENTS, cells_of
 from tickgp.experiments.results import is_done
 
 pytestmark = pytest.mark.slow
-
-FIGURES = ("dropout", "full-covariance", "invariance", "misclassified-mnist", "patch-response", "traces")
 
 
 @pytest.mark.skipif("TICKGP_DATA" not in os.environ, reason="$TICKGP_DATA names no folder with the published files")

@@ -31,8 +31,12 @@ def test_the_best_elbo_comes_first_and_none_last(tmp_path):
 
 
 def test_runs_on_different_data_are_refused(tmp_path):
-    with pytest.raises(ValueError, match="different data"):
-        compare_runs([write_run(tmp_path / "a", -1.0), write_run(tmp_path / "b", -2.0, sha256="cd" * 32)])
+    a, b = write_run(tmp_path / "a", -1.0), write_run(tmp_path / "b", -2.0, sha256="cd" * 32)
+    with pytest.raises(ValueError, match=r"have different data \(the images or labels themselves\), so that"):
+        compare_runs([a, b])
+    (b / "config.toml").write_text("seed = 1\n[data]\nvalidation_share = 0.2")
+    with pytest.raises(ValueError, match=r"\(seed 0 and 1, validation-share 0.0 and 0.2\), so that"):
+        compare_runs([a, b])
 
 
 def test_different_likelihoods_are_of_the_same_labels(tmp_path):

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from tickgp.errors import UsageError
 from tickgp.runs.folder import read_json
+from tickgp.training.config import DataConfig
 from tickgp.training.toml import read_config
 
 NO_ELBO = (
@@ -44,10 +45,20 @@ def compare_runs(folders: Sequence[Path]) -> list[Compared]:
     """
     if len(folders) < 2:
         raise UsageError(f"{len(folders)} run was given; to compare, give at least two")
-    _check_equal(folders, [_data(folder) for folder in folders], "data", "train them on the same images")
+    for folder in folders[1:]:
+        if _data(folder) != _data(folders[0]):
+            raise UsageError(
+                f"{folders[0]} and {folder} have different data ({_differing(folders[0], folder)}), so that their "
+                "ELBOs cannot be compared; train them on the same images"
+            )
     with_elbo = [folder for folder in folders if read_json(folder / "metrics.json")["elbo"] is not None]
     deep = [(folder, sampling) for folder in with_elbo if (sampling := _sampling(folder)) is not None]
-    _check_equal([f for f, _ in deep], [s for _, s in deep], "samplers", "train them with the same --sampling")
+    for folder, sampling in deep[1:]:
+        if sampling != deep[0][1]:
+            raise UsageError(
+                f"{deep[0][0]} and {folder} have different samplers ({deep[0][1]} and {sampling}), so that their ELBOs "
+                "cannot be compared; train them with the same --sampling"
+            )
     return sorted(map(_compared, folders), key=lambda run: float("inf") if run.elbo is None else -run.elbo)
 
 
@@ -74,10 +85,11 @@ def _sampling(folder: Path) -> str | None:
     return model.sampling if model.name.startswith("deep") and model.depth > 1 else None
 
 
-def _check_equal(folders: Sequence[Path], values: list[str], what: str, remedy: str) -> None:
-    for folder, value in zip(folders, values, strict=True):
-        if value != values[0]:
-            raise UsageError(
-                f"{folders[0]} and {folder} have different {what} ({values[0][:12]} and {value[:12]}), so that their "
-                f"ELBOs cannot be compared; {remedy}"
-            )
+def _differing(first: Path, second: Path) -> str:
+    """The settings by which two runs have other images, in words; other images of the same settings have changed."""
+    a, b = (read_config(folder / "config.toml") for folder in (first, second))
+    pairs = {"seed": (a.seed, b.seed)} | {
+        field.name: (getattr(a.data, field.name), getattr(b.data, field.name)) for field in fields(DataConfig)
+    }
+    differing = [f"{name.replace('_', '-')} {x} and {y}" for name, (x, y) in pairs.items() if x != y]
+    return ", ".join(differing) or "the images or labels themselves"
