@@ -2,6 +2,7 @@
 
 import csv
 import json
+import shutil
 import sys
 from dataclasses import replace
 
@@ -18,6 +19,7 @@ from tickgp.runs.execute import execute
 from tickgp.runs.folder import prepare
 from tickgp.runs.model_file import ARRAYS, TrainedModel, load_model, save_model
 from tickgp.training.config import Config, DataConfig, ModelConfig, TrainingConfig
+from tickgp.training.toml import format_config, read_config
 
 CONFIG = Config(
     prediction_samples=5,
@@ -180,6 +182,17 @@ def test_compare(tickgp, run):
     code, _, err = tickgp("compare", run)
     assert code == 2
     assert "at least two" in err
+
+
+def test_compare_says_where_a_bound_is_none(tickgp, run, tmp_path):
+    shutil.copytree(run, tmp_path / "deep")
+    config = read_config(run / "config.toml")
+    for name, elbo, said in (("deep-tick", -1.0, True), ("deep-tick", None, False), ("tick", -1.0, False)):
+        metrics = json.loads((run / "metrics.json").read_text())
+        (tmp_path / "deep" / "metrics.json").write_text(json.dumps({**metrics, "elbo": elbo}))
+        deep = replace(config, model=replace(config.model, name=name))
+        (tmp_path / "deep" / "config.toml").write_text(format_config(deep))
+        assert ("a bound of no model" in tickgp("compare", run, tmp_path / "deep")[1]) == said
 
 
 @pytest.mark.parametrize("command", ["evaluate", "info", "report"])

@@ -28,7 +28,7 @@ from tickgp.experiments.run_cnn import _watched
 from tickgp.experiments.run_gp import _predict, judge_gp
 from tickgp.gp.builders import conv
 from tickgp.gp.likelihoods import Softmax
-from tickgp.runs.events import Stopped
+from tickgp.runs.events import Note, Stopped
 from tickgp.runs.folder import read_history
 from tickgp.runs.judge import watched_images
 from tickgp.runs.model_file import TrainedModel
@@ -119,8 +119,12 @@ def test_a_run_of_other_settings_is_begun_anew(places, plan):
     go([cell], places, after(3))
     (changed,) = plan([tiny_cells(dropout=0.1)[1]])
     assert step_of(changed, "smoke", places) is None
-    assert go([changed], places, after(1))[-1] == Stopped(1)
-    assert read_history(places.folder("smoke", cell.name)) == []
+    events = go([changed], places, after(1))
+    assert events[-1] == Stopped(1)
+    folder = places.folder("smoke", cell.name)
+    assert Note(f"it was begun with other settings, is kept in {folder}.before, and is begun anew") in events
+    assert read_history(folder) == []
+    assert read_history(folder.with_name(f"{folder.name}.before")) != []
 
 
 @pytest.mark.slow

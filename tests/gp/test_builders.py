@@ -1,5 +1,7 @@
 """The six builders: shapes and initial values of what they build, and what they refuse."""
 
+import inspect
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -238,6 +240,15 @@ def test_no_lengthscale_means_half_the_median_distance(name):
     prior = model.layers[0].gp.kernel.covariance
     kernel = prior.kernel if name == "se" else prior.response.patch
     np.testing.assert_allclose(kernel.lengthscale.value, np.median(distances[distances > 0]) / 2, rtol=0.05)
+
+
+def test_lengthscales_of_dimensions_and_wrong_ones():
+    ones = np.ones(9, np.float32)
+    kernel = build("conv", patch_size=3, lengthscale=2 * ones).layers[0].gp.kernel.covariance.response.patch
+    np.testing.assert_allclose(kernel.lengthscale.value, 2 * ones, rtol=1e-6)
+    for wrong in (None, "mean"):
+        with pytest.raises(ValueError, match=f"lengthscale {wrong!r} was given; use a number, or 'median'"):
+            inspect.unwrap(layer_builders._number)(wrong, np.zeros((2, 3)))
 
 
 def test_settings_of_a_deep_se_gps_kernel_are_of_its_last_layer():

@@ -391,6 +391,8 @@ def test_two_processes_do_not_train_in_one_folder(tmp_path):
         with pytest.raises(UsageError, match="another process is training in"):
             list(second)
     first.close()
+    with pytest.raises(UsageError, match="the run has reached step 5; give --max-steps of at least that"):
+        list(execute(run, limits=Limits(4, None)))
     assert read_config(run / "config.toml") == SMALL
     *events, event = execute(run, limits=Limits(10, 60.0))
     assert isinstance(event, Finished)
@@ -414,6 +416,12 @@ def test_probabilities_that_are_not_finite_end_no_training(tmp_path, monkeypatch
     first, second = read_history(tmp_path / "run")
     assert [first[name] for name in ("nll", "top1_error", "train_nll")] == [None] * 3
     assert second["nll"] > 0
+
+
+def test_new_runs_leave_no_pixel_out(tmp_path):
+    with pytest.raises(UsageError, match="patches of 3×3 pixels in steps of 4×4 leave pixels out"):
+        list(execute(tmp_path / "run", replace(SMALL, model=replace(SMALL.model, stride=4))))
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_model_says_how_far_apart_its_patches_stand(finished, monkeypatch):

@@ -8,7 +8,7 @@ from tickgp.cli.reproduce import Name
 from tickgp.experiments.plan import EXPERIMENTS
 from tickgp.gp import inducing, variational
 from tickgp.training import assemble, config
-from tickgp.training.config import Config, DataConfig, ModelConfig, TrainingConfig
+from tickgp.training.config import Config, DataConfig, ModelConfig, TrainingConfig, refuse_idle
 
 
 @pytest.mark.parametrize(
@@ -32,9 +32,9 @@ def test_settings_that_a_model_does_not_have(settings, words):
 
 def test_a_rate_of_hidden_means_wants_hidden_layers():
     training = TrainingConfig(hidden_mean_rate=3.0)
-    assert Config(model=ModelConfig("deep-se"), training=training).training == training
+    refuse_idle(Config(model=ModelConfig("deep-se"), training=training))
     with pytest.raises(ValueError, match=r"hidden-mean-rate 3.0 was given for the model tick, .* use a deep one"):
-        Config(model=ModelConfig("tick"), training=training)
+        refuse_idle(Config(model=ModelConfig("tick"), training=training))
 
 
 @pytest.mark.parametrize(
@@ -46,14 +46,14 @@ def test_a_rate_of_hidden_means_wants_hidden_layers():
 )
 def test_settings_that_a_decay_does_not_have(settings, words):
     with pytest.raises(ValueError, match=words):
-        TrainingConfig(**settings)
+        refuse_idle(Config(training=TrainingConfig(**settings)))
 
 
 @pytest.mark.parametrize("settings", [{"fit": "crop"}, {"skip_bad_images": True}])
 def test_settings_of_folders(settings):
-    assert DataConfig("folder:photos", **settings).dataset == "folder:photos"
+    refuse_idle(Config(data=DataConfig("folder:photos", **settings)))
     with pytest.raises(ValueError, match=r"was given for mnist, .* leave it out, or use folder:PATH"):
-        DataConfig("mnist", **settings)
+        refuse_idle(Config(data=DataConfig("mnist", **settings)))
 
 
 @pytest.mark.parametrize(

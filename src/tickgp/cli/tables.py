@@ -60,7 +60,7 @@ def strangeness_table(metrics: dict[str, Any]) -> Table:
 
 
 def answers_table(answers: list[Answer], promised: bool) -> Table:
-    """The answers; where nothing can be `promised` a person decides for no reason of the image."""
+    """The answers; where nothing can be `promised` a person decides all, and only what is unusual has a reason."""
     table = Table(_path("image"), "label", "probability", "entropy", "decides")
     for answer in answers:
         why = ": unusual" if answer.unusual else ": unsure" if promised else ""

@@ -94,7 +94,7 @@ def _train(options: TrainOptions, before: Config) -> None:
     from tickgp.runs.model_file import load_threshold
 
     new = options.resume is None
-    limits = None if new else Limits(config.training.max_steps, config.training.max_seconds)
+    limits = None if new or config == before else Limits(config.training.max_steps, config.training.max_seconds)
     command = shlex.join(["tickgp", *sys.argv[1:]])
     console = open_console(options.json)
     with stop_on_signal() as stopping, progress(console, config.model.name, config.training.max_steps) as show:
@@ -161,8 +161,6 @@ def _folder(options: TrainOptions) -> Path:
 
 def _check_resumed(options: TrainOptions, before: Config) -> None:
     """A run is continued as it was begun, to another step or for another time if asked."""
-    from tickgp.training.checkpoint import reached
-
     run, asked = options.resume, options.config.training
     if options.out is not None or options.overwrite or options.config_file is not None:
         raise UsageError(
@@ -171,7 +169,3 @@ def _check_resumed(options: TrainOptions, before: Config) -> None:
     kept = replace(before.training, max_steps=asked.max_steps, max_seconds=asked.max_seconds)
     if options.config != replace(before, training=kept):
         raise UsageError(f"{run} is continued with its own settings; give only --max-steps or --max-seconds")
-    assert run is not None
-    step = reached(run / "checkpoint")
-    if asked.max_steps < step:
-        raise UsageError(f"{run} has reached step {step}; give --max-steps of at least that, or leave it out")

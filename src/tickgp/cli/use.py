@@ -148,7 +148,7 @@ def compare(
     console.print(comparison_table(compared))
     if any(run.elbo is None for run in compared):
         say(console, NO_ELBO)
-    if {run.sampling for run in compared} == {None, "marginal"}:
+    if {run.sampling for run in compared if run.elbo is not None} == {None, "marginal"}:
         say(console, MIXED)
 
 

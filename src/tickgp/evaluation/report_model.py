@@ -60,7 +60,9 @@ def _places(model: DeepGP) -> Section | None:
         "patches agree, by how far they are apart. A flat curve: places do not matter. A steep one: each place has its "
         "own meaning."
     )
-    rate = f"{across:.2g} times across the width of the image and {down:.2g} times down its height"
+    rate = (
+        f"{across:.2g} times from the leftmost patch to the rightmost and {down:.2g} times from the top to the bottom"
+    )
     if not np.isfinite(across + down):
         rate = "any number of times, for it is rough"
     body += paragraph(f"A response is expected to change its sign {rate} (expected zero crossings).")

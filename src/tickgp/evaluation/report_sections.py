@@ -238,7 +238,7 @@ def _numbers(contents: ReportContents) -> Section:
     if metrics.get("elbo") is not None:
         elbo = f"{metrics['elbo']:,.1f}".replace("-", "−")
         rows.append(("ELBO", elbo, "", _BOUND if is_bound else f"{_BOUND}{_NOT_QUITE}"))
-    intervals = "95 % intervals: exact ones of errors, of the rest from resampling"
+    intervals = "95 % intervals: exact ones of errors, of a calibrated model's ECE, of the rest from resampling"
     said = paragraph(f"On {counted(metrics['test']['n'], 'test image')}, with {intervals}.")
     return Section("numbers", "All numbers", said + table(rows, ("", "value", "95 % interval", "meaning"), "numbers"))
 

@@ -16,7 +16,7 @@ from tickgp.experiments.run_cnn import judge_cnn, train_cnn_cell
 from tickgp.experiments.run_gp import judge_gp, train_gp
 from tickgp.runs import model_file
 from tickgp.runs.events import Event, Note, Stopped
-from tickgp.runs.folder import read_json, write_json
+from tickgp.runs.folder import held, read_json, write_json
 from tickgp.training.checkpoint import checkpoints, reached
 from tickgp.training.config import Config
 
@@ -153,17 +153,23 @@ def _set_aside_if_other(cell: Cell, scale: Scale, places: Places) -> list[str]:
     if _is_begun(cell, scale, places):
         return []
     path, folder = _settings_path(cell, scale, places), places.folder(scale, cell.name)
-    aside, notes = folder.with_name(f"{folder.name}.before"), list[str]()
-    path.unlink(missing_ok=True)  # first: a folder of which half is left must not pass for a begun run
-    if checkpoints(folder / "checkpoint"):
-        shutil.rmtree(aside, ignore_errors=True)
-        folder.rename(aside)
-        notes.append(f"it was begun with other settings, is kept in {aside}, and is begun anew")
-    elif folder.is_dir():
-        shutil.rmtree(folder)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_json(path, all_settings(scale, cell))
+    notes: list[str] = []
+    with held(folder):
+        path.unlink(missing_ok=True)  # first: a folder of which half is left must not pass for a begun run
+        if checkpoints(folder / "checkpoint") or (folder / model_file.NAME).is_file():
+            aside = _free(folder.with_name(f"{folder.name}.before"))
+            folder.rename(aside)
+            notes.append(f"it was begun with other settings, is kept in {aside}, and is begun anew")
+        else:
+            shutil.rmtree(folder)
+        write_json(path, all_settings(scale, cell))
     return notes
+
+
+def _free(path: Path) -> Path:
+    """`path`, or the first of `path-2`, `path-3` … that is not there."""
+    names = (path, *(path.with_name(f"{path.name}-{number}") for number in range(2, 1000)))
+    return next(name for name in names if not name.exists())
 
 
 def _settings_path(cell: Cell, scale: Scale, places: Places) -> Path:

@@ -25,7 +25,7 @@ from tickgp.experiments.cells import Cell, CnnConfig
 from tickgp.experiments.predictions import other_data, save_predictions
 from tickgp.experiments.results import scores, thinned
 from tickgp.runs.events import Event, Finished, Note, Report, Stopped
-from tickgp.runs.folder import append_history, load_data, read_history, remove_leftovers, write_history
+from tickgp.runs.folder import append_history, held, load_data, read_history, remove_leftovers, write_history
 from tickgp.runs.judge import watched_images
 from tickgp.training.checkpoint import Checkpoint, checkpoints, load_checkpoint, save_checkpoint
 from tickgp.training.config import Config, TrainingConfig
@@ -34,7 +34,11 @@ from tickgp.training.config import Config, TrainingConfig
 def train_cnn_cell(cell: Cell, folder: Path, data_dir: Path | None, stop: Callable[[], bool]) -> Iterator[Event]:
     """The events of the run; it goes on where it stopped."""
     settings, data = _settings(cell), load_cnn_data(cell, data_dir)
-    folder.mkdir(parents=True, exist_ok=True)
+    with held(folder):
+        yield from _train(folder, settings, data, stop)
+
+
+def _train(folder: Path, settings: CnnConfig, data: Dataset, stop: Callable[[], bool]) -> Iterator[Event]:
     yield from (Note(f"removed {name}, which was cut short") for name in remove_leftovers(folder))
     start = _start(folder, settings, data)
     yield from (Note(f"passed over a broken checkpoint: {reason}") for reason in start.broken)

@@ -124,9 +124,7 @@ def training_table(book: Book) -> str:
         runs["bcnn"] = book.best_cnn(dataset)
         ours = {name: None if run is None else book.run(run) for name, run in runs.items()}
         cells = [
-            beside(
-                "" if result is None else f"{result['curve'][-1]['train_nll']:.3f}", paper.TABLE1[dataset][name]["nll"]
-            )
+            beside("" if result is None else _nll(result["curve"][-1]["train_nll"]), paper.TABLE1[dataset][name]["nll"])
             for name, result in ours.items()
         ]
         rows.append([title, *cells])
@@ -200,3 +198,8 @@ def step_ms(result: dict[str, Any]) -> float:
     steps, seconds = (np.array([line[name] for line in result["curve"]], float) for name in ("step", "seconds"))
     each = np.diff(seconds)[1:] / np.diff(steps)[1:]
     return float(1000 * np.median(each)) if len(each) else float("nan")
+
+
+def _nll(value: float | None) -> str:
+    """Empty where it was not finite."""
+    return "" if value is None else f"{value:.3f}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import warnings
 from collections.abc import Iterator
 
 import equinox as eqx
@@ -53,10 +54,11 @@ def check_inputs(x: ArrayLike) -> np.ndarray:
     if not np.isfinite(x).all():
         bad = int((~np.isfinite(x)).reshape(len(x), -1).any(axis=1).sum())
         raise ValueError(f"{bad} of {len(x)} images hold NaN or infinite pixels; remove or fill them")
-    if x.ndim == 4 and x.shape[1] in (1, 3, 4) and x.shape[2] == x.shape[3] > 4:
-        raise ValueError(
-            f"images of shape {x.shape[1:]} have their channels first; they must be (height, width, channels): "
-            "np.moveaxis(images, 1, -1)"
+    if x.ndim == 4 and x.shape[1] in (1, 3, 4) and x.shape[2] == x.shape[3] >= 8:
+        warnings.warn(
+            f"images of shape {x.shape[1:]} look as if their channels came first; they are taken as (height, width, "
+            "channels): np.moveaxis(images, 1, -1) would move them to the end",
+            stacklevel=3,
         )
     if x.ndim == 4 and x.dtype != np.uint8 and np.abs(x).max() > 10:
         raise ValueError(

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Literal
+from typing import Any, Literal
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import PRNGKeyArray
+from jaxtyping import Float, PRNGKeyArray
 
 from tickgp.gp.convolution import Convolutional, MultiOutputConvolutional, PatchResponse
 from tickgp.gp.covariances import Pointwise
@@ -29,9 +29,9 @@ _PATCHES = 16
 """Patches along the shorter side of an image that a laptop can work through."""
 
 Size = int | tuple[int, int]
-Lengthscale = float | Literal["median"]
-"""A number, or half the median distance between the patches, or vectors, that a layer sees."""
-KernelFamily = Callable[[float, float], AbstractKernel]
+Lengthscale = float | Float[np.ndarray, " D"] | Literal["median"]
+"""A number, or one for each dimension, or half the median distance between the patches, or vectors, of a layer."""
+KernelFamily = Callable[[float, Any], AbstractKernel]
 """Makes a kernel from a variance and a lengthscale: `SquaredExponential`, `Matern52`, or a function of one's own."""
 
 
@@ -135,13 +135,7 @@ def _grid(images: np.ndarray, patch_size: Size, stride: Size | None) -> PatchGri
     if stride is None:
         places = min(side - length + 1 for side, length in zip(images.shape[1:3], patch, strict=True))
         stride = min(max(math.ceil(places / _PATCHES), 1), *patch)
-    steps = _pair(stride)
-    if any(step > length for step, length in zip(steps, patch, strict=True)):
-        raise ValueError(
-            f"patches of {patch[0]}×{patch[1]} pixels in steps of {steps[0]}×{steps[1]} leave pixels out; use a stride "
-            "of at most the size of a patch"
-        )
-    return PatchGrid(images.shape[1:], patch, steps)
+    return PatchGrid(images.shape[1:], patch, _pair(stride))
 
 
 def _initial_q(num_latents: int, num_inducing: int, scale: float, mean_field: bool) -> AbstractVariational:
@@ -152,10 +146,12 @@ def _initial_q(num_latents: int, num_inducing: int, scale: float, mean_field: bo
     return FullRank(q_mu, Triangular(jnp.tile(scale * jnp.eye(num_inducing), (num_latents, 1, 1))))
 
 
-def _number(lengthscale: Lengthscale, x: np.ndarray, grid: PatchGrid | None = None) -> float:
+def _number(lengthscale: Lengthscale, x: np.ndarray, grid: PatchGrid | None = None) -> Any:
     """The lengthscale as a number; a median is that of a few hundred pairs that differ."""
-    if lengthscale != "median":
+    if not isinstance(lengthscale, str) and lengthscale is not None:
         return lengthscale
+    if lengthscale != "median":
+        raise ValueError(f"lengthscale {lengthscale!r} was given; use a number, or 'median'")
     rng = np.random.default_rng(0)
     pick = rng.integers(len(x), size=2 * _FEW)
     rows = (

@@ -13,7 +13,7 @@ from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
 from tickgp.gp.builders import as_pixels
 from tickgp.gp.convolution import Convolutional, MultiOutputConvolutional, PatchResponse
 from tickgp.gp.inducing import InducingPatches
-from tickgp.gp.kernels import AbstractStationary, SquaredExponential
+from tickgp.gp.kernels import AbstractStationary
 from tickgp.gp.layer_builders import KernelFamily, few, image_layer
 from tickgp.gp.layers import Layer
 from tickgp.gp.means import IdentityConv
@@ -56,10 +56,11 @@ def warm_start(trained: DeepGP, images: ArrayLike, *, key: PRNGKeyArray, **setti
         "stride": grid.stride,
         "num_inducing": top.gp.inducing[0].num_inducing,
         "mean_field": isinstance(top.gp.q, MeanField),
-        "kernel": _family(top),
         "variance": 0.01,
         "lengthscale": "median",
     }
+    if "kernel" not in settings:
+        settings["kernel"] = _family(top)
     new = image_layer(np.asarray(x), hidden[-1].mean.channels, key=key, **{**like, **settings})
     assert isinstance(new.mean, IdentityConv)
     last = Layer(_moved(last.gp, new.mean.grid, new.output_shape), last.mean, last.output_shape)
@@ -67,11 +68,13 @@ def warm_start(trained: DeepGP, images: ArrayLike, *, key: PRNGKeyArray, **setti
 
 
 def _family(layer: Layer) -> KernelFamily:
-    """Of the kernel between patches; one that is put together, or of a user's own, is not known as such."""
+    """Of the kernel between patches: what makes one like it."""
     covariance = layer.gp.kernel.covariances[0]
     if isinstance(covariance, MultiOutputConvolutional) and isinstance(covariance.response.patch, AbstractStationary):
         return type(covariance.response.patch)
-    return SquaredExponential
+    raise ValueError(
+        "the kernel of the hidden layer below is of no known family; say with kernel= which the new one has"
+    )
 
 
 def _moved(gp: SparseGP, through: PatchGrid, image_shape: tuple[int, ...]) -> SparseGP:

@@ -45,8 +45,9 @@ def compare_runs(folders: Sequence[Path]) -> list[Compared]:
     """
     if len(folders) < 2:
         raise UsageError(f"{len(folders)} run was given; to compare, give at least two")
-    for folder in folders[1:]:
-        if _data(folder) != _data(folders[0]):
+    first, *others = [_data(folder) for folder in folders]
+    for folder, data in zip(folders[1:], others, strict=True):
+        if data != first:
             raise UsageError(
                 f"{folders[0]} and {folder} have different data ({_differing(folders[0], folder)}), so that their "
                 "ELBOs cannot be compared; train them on the same images"

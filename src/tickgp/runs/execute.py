@@ -17,6 +17,7 @@ from tickgp.errors import UsageError
 from tickgp.evaluation.bound import dataset_elbo, guessing_bound
 from tickgp.evaluation.handover import images_needed
 from tickgp.files import write_whole
+from tickgp.gp.models import DeepGP
 from tickgp.runs.events import Event, Finished, Note, Report, Stage, Step, Stopped
 from tickgp.runs.folder import (
     PREVIOUS,
@@ -35,13 +36,13 @@ from tickgp.runs.folder import (
     write_manifest,
 )
 from tickgp.runs.judge import final_metrics, held_out, watch, watched_images
-from tickgp.runs.model_file import TrainedModel, save_model
+from tickgp.runs.model_file import TrainedModel, grids, save_model
 from tickgp.runs.places import resolved
 from tickgp.runs.report import write_predictions, write_report
 from tickgp.runs.start_from import inherited
 from tickgp.training.assemble import build_model, schedule, train_settings
 from tickgp.training.checkpoint import Checkpoint, checkpoints, load_checkpoint, reached, save_checkpoint
-from tickgp.training.config import Config
+from tickgp.training.config import Config, refuse_idle
 from tickgp.training.loop import Progress, State, initial_state, train
 from tickgp.training.stopping import at_rest
 from tickgp.training.toml import format_config, read_config
@@ -90,6 +91,7 @@ def _execute(
     began, new = time.monotonic(), config is not None
     if config is not None:
         check_free(folder, overwrite=overwrite)
+        refuse_idle(config)
         config = resolved(config)
         if config.training.start_from == folder.resolve():
             raise UsageError(f"{folder} is to be overwritten by a run that starts from it; give another --out")
@@ -112,6 +114,8 @@ def _execute(
         model = build_model(config.model, data.train.images, len(data.class_names), key=model_key)
     except ValueError as error:  # these settings do not go with these images
         raise UsageError(str(error)) from None
+    if new:
+        _check_gapless(model)
     if config.training.start_from is not None and (new or not checkpoints(folder / "checkpoint")):
         model, note = inherited(config, model, data, model_key)
         yield Note(note)
@@ -134,11 +138,23 @@ def _execute(
     yield Finished(run.metrics())
 
 
+def _check_gapless(model: DeepGP) -> None:
+    for grid in grids(model):
+        (h, w), (down, across) = grid.patch_shape, grid.stride
+        if down > h or across > w:
+            raise UsageError(
+                f"patches of {h}×{w} pixels in steps of {down}×{across} leave pixels out; use a stride of at most the "
+                "size of a patch"
+            )
+
+
 def _within(limits: Limits, config: Config, step: int) -> tuple[Config, list[str]]:
     """The settings of a run that has come to `step`, with other limits, and what to say of these."""
     new = replace(config, training=replace(config.training, **asdict(limits)))
     before, now = config.training, new.training
-    if not step or now.decay != "linear" or before.max_steps == now.max_steps:
+    if now.max_steps < step:
+        raise UsageError(f"the run has reached step {step}; give --max-steps of at least that, or leave it out")
+    if step in (0, now.max_steps) or now.decay != "linear" or before.max_steps == now.max_steps:
         return new, []
     rates = schedule(before)(step), schedule(now)(step)
     falls = f"its learning rate falls to 0 at the last step, now {now.max_steps}, and so goes on from"

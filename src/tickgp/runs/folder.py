@@ -66,8 +66,8 @@ def check_free(folder: Path, *, overwrite: bool = False) -> None:
         read_config(folder / "config.toml")
     except ValueError as error:
         raise UsageError(
-            f"{folder} may hold a run of another version ({error}), so nothing is written there; remove it, or give "
-            "another --out"
+            f"{folder} may hold a run of another version ({error}), so nothing is written there; if it does, remove "
+            "it, or give another --out"
         ) from None
     if not overwrite:
         raise UsageError(f"{folder} holds a run; give another --out, --overwrite it, or continue it: --resume {folder}")

@@ -14,10 +14,11 @@ from tickgp.errors import UsageError
 from tickgp.evaluation.handover import HeldOut, Threshold
 from tickgp.gp.convolution import Convolutional, MultiOutputConvolutional
 from tickgp.gp.models import DeepGP
+from tickgp.gp.patches import PatchGrid
 from tickgp.gp.predict import Prediction, predict
 from tickgp.runs.folder import lacks
 from tickgp.training.assemble import build_model
-from tickgp.training.config import Config
+from tickgp.training.config import Config, ModelConfig, applies
 from tickgp.training.tensors import load_tree, read_words, save_tree
 from tickgp.training.toml import format_config, parse_config
 
@@ -96,6 +97,8 @@ def load_model(folder: str | Path) -> TrainedModel:
         )
     class_names, image_shape = tuple(json.loads(words["class_names"])), tuple(json.loads(words["image_shape"]))
     skeleton = _skeleton(config, image_shape, len(class_names))
+    if "strides" not in words and _leaves_strides_open(config.model):
+        raise ValueError(f"{path} was made by an earlier version of tickgp, which kept no strides; train it again")
     if (then := words.get("strides", now := strides(skeleton))) != now:
         raise ValueError(
             f"{path} was made by a version of tickgp whose default strides were {then} for such images, and are {now} "
@@ -105,11 +108,15 @@ def load_model(folder: str | Path) -> TrainedModel:
     return TrainedModel(model, config, class_names, image_shape, _held_out(json.loads(words["hand_over"]), path))
 
 
+def grids(model: DeepGP) -> list[PatchGrid]:
+    """Where the patches of each layer stand; none for layers on whole images."""
+    covariances = [layer.gp.kernel.covariances[0] for layer in model.layers]
+    return [c.grid for c in covariances if isinstance(c, Convolutional | MultiOutputConvolutional)]
+
+
 def strides(model: DeepGP) -> str:
     """How far apart patches stand in each layer, in words; empty for layers on whole images."""
-    covariances = [layer.gp.kernel.covariances[0] for layer in model.layers]
-    grids = [c.grid for c in covariances if isinstance(c, Convolutional | MultiOutputConvolutional)]
-    return ", ".join("×".join(map(str, dict.fromkeys(grid.stride))) for grid in grids)
+    return ", ".join("×".join(map(str, dict.fromkeys(grid.stride))) for grid in grids(model))
 
 
 def load_config(folder: Path) -> Config:
@@ -142,6 +149,12 @@ def _read_words(folder: Path) -> tuple[Path, dict[str, str], Config]:
     if missing := {"config", "class_names", "image_shape", "hand_over"} - words.keys():
         raise ValueError(f"{path} does not say its {', '.join(sorted(missing))}; was it made by another program?")
     return path, words, parse_config(words["config"], str(path))
+
+
+def _leaves_strides_open(model: ModelConfig) -> bool:
+    """Whether another default stride would go unnoticed: learned weights would be of another number."""
+    names = [name for name in ("stride", "hidden_stride") if applies(name, model.name)]
+    return not model.weights and any(getattr(model, name) is None for name in names)
 
 
 def _hand_over(trained: TrainedModel) -> dict[str, Any] | None:

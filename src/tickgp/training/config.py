@@ -64,8 +64,6 @@ class DataConfig:
     on the test images."""
 
     def __post_init__(self) -> None:
-        if not self.dataset.startswith("folder:"):
-            _refuse(self, ("fit", "skip_bad_images"), f"for {self.dataset}", "use folder:PATH")
         if not 0 < self.test_share < 1:
             raise UsageError(f"test-share {self.test_share} was given; it must be above 0 and below 1")
         if not 0 <= self.validation_share < 1:
@@ -210,10 +208,6 @@ class TrainingConfig:
             watched_images=self.watched_images,
             checkpoint_every=self.checkpoint_every,
         )
-        if self.decay not in ("inverse", "step"):
-            _refuse(self, ("decay_steps",), f"with the decay {self.decay}", "use the decay inverse or step")
-        if self.decay != "step":
-            _refuse(self, ("decay_factor",), f"with the decay {self.decay}", "use the decay step")
         if self.patience is not None and self.patience < self.report_every:
             raise UsageError(
                 f"patience {self.patience} was given; it must be at least the {self.report_every} steps of report-every"
@@ -243,16 +237,25 @@ class Config:
         for name, share in {"max-error": self.max_error, "confidence": self.confidence}.items():
             if not 0 < share < 1:
                 raise UsageError(f"{name} {share} was given; it must be above 0 and below 1")
-        if not self.model.name.startswith("deep-"):
-            _refuse(
-                self.training, ("hidden_mean_rate", "num_samples"), f"for the model {self.model.name}", "use a deep one"
-            )
 
 
 def _check_positive(**numbers: int | float | None) -> None:
     for name, number in numbers.items():
         if number is not None and not number > 0:
             raise UsageError(f"{name.replace('_', '-')} {number} was given; it must be above 0")
+
+
+def refuse_idle(config: Config) -> None:
+    """Refuse settings of a new run that would do nothing with the others; runs of earlier versions may have them."""
+    data, model, training = config.data, config.model.name, config.training
+    if not data.dataset.startswith("folder:"):
+        _refuse(data, ("fit", "skip_bad_images"), f"for {data.dataset}", "use folder:PATH")
+    if training.decay not in ("inverse", "step"):
+        _refuse(training, ("decay_steps",), f"with the decay {training.decay}", "use the decay inverse or step")
+    if training.decay != "step":
+        _refuse(training, ("decay_factor",), f"with the decay {training.decay}", "use the decay step")
+    if not model.startswith("deep-"):
+        _refuse(training, ("hidden_mean_rate", "num_samples"), f"for the model {model}", "use a deep one")
 
 
 def _refuse(settings: DataConfig | TrainingConfig, names: tuple[str, ...], where: str, instead: str) -> None:

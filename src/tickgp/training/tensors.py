@@ -23,16 +23,16 @@ from tickgp.gp.params import Triangular
 Tree = TypeVar("Tree")
 
 
-def save_tree(path: Path, tree: Tree, metadata: Mapping[str, str] | None = None) -> None:
+def save_tree(path: str | Path, tree: Tree, metadata: Mapping[str, str] | None = None) -> None:
     """Every array of `tree`, and a few words beside them."""
     arrays = _named(tree)
     words = {**(metadata or {}), "sha256": _digest(arrays)}
-    write_whole(path, save(arrays, metadata=words))
+    write_whole(Path(path), save(arrays, metadata=words))
 
 
-def load_tree(path: Path, like: Tree) -> Tree:
+def load_tree(path: str | Path, like: Tree) -> Tree:
     """The tree in the file `path`, which must have the arrays of `like`: the same names, shapes and types."""
-    arrays, words = read_arrays(path)
+    arrays, words = read_arrays(Path(path))
     if words.get("sha256") != _digest(arrays):
         raise ValueError(f"{path} is damaged: its content is not what was written; use another copy")
     named = _named(like)
