@@ -315,13 +315,13 @@ def test_intervals_with_few_or_no_misses():
 
 def test_the_ece_of_a_calibrated_model_lies_where_it_is_said_to():
     """Labels drawn with the probabilities that are said fall outside as often as the level allows; others far above."""
-    rng, outside, number = np.random.default_rng(0), 0, 80
-    for _ in range(number):
+    rng, outside = np.random.default_rng(0), 0
+    for _ in range(200):
         confidence = rng.uniform(0.5, 1, 300)
         rows, labels = np.stack([1 - confidence, confidence], axis=1), (rng.random(300) < confidence).astype(int)
-        low, high = intervals(rows, labels, num=60, level=0.9)["ece_if_calibrated"]
+        low, high = intervals(rows, labels, num=40, level=0.9)["ece_if_calibrated"]
         outside += not low <= calibration_error(rows, labels) <= high
-    assert abs(outside - 0.1 * number) < 4 * math.sqrt(0.1 * 0.9 * number) + 2
+    assert 10 < outside < 45  # 20 expected, about 29 with quantiles of only 40 draws, and 5 the standard deviation
     assert calibration_error(rows, np.arange(300) % 2) > 2 * high
     assert "ece" not in intervals(rows, labels, num=3)
 

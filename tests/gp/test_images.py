@@ -95,3 +95,10 @@ def test_inputs_may_be_vectors_of_any_range():
     np.testing.assert_array_equal(check_inputs(x), x)
     with pytest.raises(ValueError, match=r"shape \(3,\)"):
         check_inputs(x[:, 0])
+
+
+def test_channels_that_come_first_are_warned_of():
+    with pytest.warns(UserWarning, match=r"shape \(3, 8, 8\) look as if their channels came first"):
+        check_images(np.zeros((2, 3, 8, 8)))
+    for shape in ((2, 8, 8, 3), (2, 1, 1, 8), (2, 3, 9, 8)):
+        assert check_images(np.zeros(shape)).shape == shape

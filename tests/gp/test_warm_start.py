@@ -9,6 +9,7 @@ import reference
 import tiny
 
 from tickgp.gp.builders import deep_tick
+from tickgp.gp.kernels import Matern52
 from tickgp.gp.likelihoods import Softmax
 from tickgp.gp.means import IdentityConv
 from tickgp.gp.params import freeze
@@ -201,3 +202,16 @@ def test_other_models_are_refused(name, reason, key):
 def test_images_that_get_too_small_are_refused(key):
     with pytest.raises(ValueError, match="patch 3x3 does not fit in image 2x1"):
         warm_start(tiny.build("deep_tick", Softmax(3)), tiny.images(), key=key)
+
+
+def test_the_kernel_is_that_of_the_layer_below_or_has_to_be_said(key):
+    old = trained("deep_conv", kernel=Matern52)
+    assert [type(patch(layer)) for layer in warm_start(old, IMAGES, key=key).layers] == [Matern52] * 3
+    both = trained("deep_conv", kernel=lambda variance, scale: Matern52(variance, scale) + Matern52(variance, scale))
+    with pytest.raises(ValueError, match="of no known family; say with kernel= which the new one has"):
+        warm_start(both, IMAGES, key=key)
+    assert type(patch(warm_start(both, IMAGES, kernel=Matern52, key=key).layers[1])) is Matern52
+
+
+def patch(layer):
+    return layer.gp.kernel.covariances[0].response.patch

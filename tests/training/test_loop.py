@@ -6,6 +6,7 @@ import pytest
 import reference
 
 import tickgp
+from tickgp.evaluation.bound import guessing_bound
 from tickgp.gp.likelihoods import Bernoulli, RobustMax, Softmax
 from tickgp.training import loop
 from tickgp.training.loop import initial_state, inverse_decay, linear_decay, train
@@ -275,3 +276,7 @@ def test_natural_steps_are_at_most_whole(rate, key):
     large, whole = (tickgp.fit(start, X, Y, steps=1, batch_size=24, learning_rate=r, key=key) for r in (rate, 1.0))
     assert not eqx.tree_equal(start, whole)
     assert eqx.tree_equal(large, whole)
+
+
+def test_guessing_by_the_shares_of_the_classes():
+    assert guessing_bound(np.array([0, 0, 0, 2])) == pytest.approx(3 * np.log(0.75) + np.log(0.25))

@@ -16,8 +16,6 @@ NO_ELBO = (
     "a run without a finite ELBO comes last, and its place says nothing; compare it by the test metrics, which are not "
     "made for choosing"
 )
-
-
 MIXED = (
     "with several layers the ELBO is estimated from marginal samples, which make it a bound of no model; beside that "
     "of a single layer it is a hint, not a reason"
