@@ -109,7 +109,7 @@ def test_evaluate(tickgp, run):
     metrics = json.loads((run / "metrics.json").read_text())
     assert code == 0
     assert f"{100 * metrics['test']['top1_error']:.2f} %" in out
-    assert "For a person: " in out
+    assert "go to a person" in out
     assert "chosen on these very images" in out
     code, out, _ = tickgp("evaluate", run, "--json")
     found = json.loads(out)
@@ -128,7 +128,7 @@ def test_predict_for_a_person_and_for_machines(tickgp, run, image):
     assert answer["probability"] == max(answer["probabilities"].values())
     assert sum(answer["probabilities"].values()) == pytest.approx(1, abs=1e-5)
     threshold = json.loads(out)["hand_over"]
-    assert answer["unusual"] == (answer["variance"] > threshold["max_variance"])
+    assert answer["unusual"] == (answer["distance"] > threshold["max_distance"])
     assert answer["hand_over"] == (answer["unusual"] or answer["probability"] < threshold["threshold"])
     assert (threshold["max_error"], threshold["level"]) == (0.5, 0.95)
     _, out, _ = tickgp("predict", run, image.parent, "--csv")
@@ -271,3 +271,28 @@ def test_when_no_image_can_be_read_nothing_is_answered(tickgp, run, tmp_path):
     assert (code, out) == (1, "")
     assert "left out" in said
     assert "none of the images can be read" in said
+
+
+def test_help_names_each_flag_once(tickgp, tmp_path):
+    (tmp_path / "settings.toml").write_text("[model]\nweights = false\n")
+    for words in (["train"], ["predict"], ["evaluate"], ["report"], ["reproduce"]):
+        code, out, _ = tickgp(*words, "--help")
+        assert code == 0
+        assert "{None" not in out
+        assert "--no-json" not in out
+    _, out, _ = tickgp("train", "--help")
+    assert out.count("--no-weights") == out.count("--no-natural-gradients") == out.count(" --overwrite ") == 1
+    _, out, _ = tickgp("train", "--config", tmp_path / "settings.toml", "--help")
+    assert "--no-weights" not in out
+
+
+@pytest.mark.parametrize(
+    "words", ["--weights", "--no-weights", "--no-overwrite --no-grey", "--variance None", "--no-natural-gradients"]
+)
+def test_both_forms_of_a_flag_and_none_are_understood(words, tickgp, tmp_path):
+    """Whatever the settings of a file say: the last thing to be refused is the number of steps."""
+    (tmp_path / "settings.toml").write_text("[model]\nweights = false\nvariance = 3.0\n")
+    for given in ([], ["--config", tmp_path / "settings.toml"]):
+        code, _, err = tickgp("train", *given, *words.split(), "--max-steps", "0")
+        assert code == 2
+        assert "max-steps 0 was given; it must be above 0" in " ".join(err.split())

@@ -1,6 +1,9 @@
 """`TickClassifier` as scikit-learn, its data and a person use it. Most tests share one problem, so little compiles."""
 
 import json
+import subprocess
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import jax
@@ -251,8 +254,8 @@ def test_hands_over_what_it_is_not_sure_of() -> None:
     held_out = model.trained_.held_out
     assert (held_out.source, len(held_out.right)) == ("validation", 40)
     prediction, person = model._prediction(images), model.hand_over(images)
-    p, variance = np.asarray(prediction.probabilities).max(axis=1), np.asarray(prediction.variance)
-    unusual = variance > held_out.variance.max()
+    p, distance = np.asarray(prediction.probabilities).max(axis=1), np.asarray(prediction.distance)
+    unusual = distance > held_out.distance.max()
     assert p[~person].min() > p[person & ~unusual].max(initial=0)
     np.testing.assert_array_equal(person, (p < held_out.threshold(0.1, 0.95).threshold) | unusual)
     assert model.hand_over(np.indices(images.shape).sum(axis=0) % 2.0).all()
@@ -283,7 +286,6 @@ def test_without_held_out_images_it_hands_nothing_over(fitted: TickClassifier) -
         ({"image_shape": (7, 7)}, r"images of 6×5×1, and image_shape is \(7, 7\)"),
         ({"image_shape": (6,)}, r"image_shape \(6,\) was given; it must be \(height, width\)"),
         ({"patch_size": 9}, "patch 9x9 does not fit"),
-        ({"model": "se", "patch_size": 3}, "patch-size 3 was given for the model se"),
     ],
     ids=str,
 )
@@ -351,3 +353,70 @@ def test_every_model_learns_and_comes_back(model: str, likelihood: str, tmp_path
     fitted.save(tmp_path)
     back = TickClassifier.load(tmp_path)
     np.testing.assert_array_equal(back.predict_proba(images), fitted.predict_proba(images))
+
+
+def test_true_and_false_are_pixels_too(fitted: TickClassifier) -> None:
+    bright = problem()[0] > 0.5
+    np.testing.assert_array_equal(fitted.predict_proba(bright), fitted.predict_proba(bright.astype(float)))
+
+
+@pytest.mark.parametrize(
+    ("top", "said"),
+    [
+        (1, "bytes from 0 to 1 only, and 255 is white; multiply them by 255, or give floats from 0 to 1, or set st"),
+        (25, "bytes from 0 to 25 only, and 255 is white; stretch them, all in the same way, or set standardise=True"),
+        (26, None),
+    ],
+)
+def test_bytes_of_little_range_are_warned_of(top: int, said: str | None, recwarn: pytest.WarningsRecorder) -> None:
+    images, labels = problem(10)
+    classifier(max_steps=1).fit(np.where(images > 0.5, top, 0).astype(np.uint8), labels)
+    texts = [str(warning.message) for warning in recwarn]
+    assert len(texts) == (said is not None)
+    assert said is None or f"pixels are {said}" in texts[0]
+
+
+def test_parameters_that_a_model_does_not_use_are_ignored() -> None:
+    images = np.zeros((3, 8, 8, 1), np.float32)
+    params = TickClassifier(depth=3, patch_size=4, hidden_stride=2).get_params()
+    chosen = {name: run_config(params, name, images, 0).model for name in ("se", "tick", "deep-se", "deep-tick")}
+    assert [model.depth for model in chosen.values()] == [2, 2, 3, 3]
+    assert [model.patch_size for model in chosen.values()] == [None, 4, None, 4]
+    assert [model.hidden_stride for model in chosen.values()] == [None, None, None, 2]
+
+
+def test_a_grid_goes_over_models() -> None:
+    images, labels = problem(20)
+    grid = {"model": ["tick", "se"], "depth": [3], "patch_size": [2]}
+    search = GridSearchCV(classifier(max_steps=1), grid, cv=StratifiedKFold(2), error_score="raise", refit=False)
+    assert len(search.fit(images, labels).cv_results_["mean_test_score"]) == 2
+
+
+@pytest.mark.parametrize("kind", [list, lambda images: np.array(images, object)])
+def test_images_of_different_sizes_are_refused(kind: Callable[[list[np.ndarray]], object]) -> None:
+    images = kind([np.zeros((8, 8)), np.zeros((9, 7)), np.zeros((8, 8))])
+    with pytest.raises(
+        ValueError, match=r"different sizes, among them 8×8 and 9×7; .* tickgp\.load_dataset\(\"folder:"
+    ):
+        classifier().fit(images, [0, 1, 0])
+
+
+CHANNELS_FIRST = """
+import warnings
+import numpy as np
+from tickgp import TickClassifier
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    X = np.random.default_rng(0).random((8, 3, 8, 8))
+    TickClassifier("se", num_inducing=2, max_steps=1, validation_share=0.5, max_error=0.9).fit(X, [0, 1] * 4)  # here
+for warning in caught:
+    print(warning.filename, warning.lineno, warning.message)
+"""
+
+
+def test_channels_that_come_first_are_warned_of_once_where_it_was_called() -> None:
+    """In a process of its own: here the checks of types stand between the caller and the library."""
+    done = subprocess.run([sys.executable, "-c", CHANNELS_FIRST], capture_output=True, text=True, check=True)
+    line = CHANNELS_FIRST.splitlines().index(next(line for line in CHANNELS_FIRST.splitlines() if "# here" in line)) + 1
+    (said,) = done.stdout.splitlines()
+    assert said.startswith(f"<string> {line} images of shape (3, 8, 8) look as if their channels came first")

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tickgp.gp.models import DeepGP
     from tickgp.gp.objective import elbo
     from tickgp.gp.params import freeze, trainable, unfreeze
-    from tickgp.gp.predict import Prediction, predict
+    from tickgp.gp.predict import Prediction, predict, predict_moments
     from tickgp.gp.warm_start import warm_start
     from tickgp.runs.model_file import load_model
     from tickgp.training.loop import fit, train
@@ -52,7 +52,7 @@ _HOMES = {
     "tickgp.gp.models": ("DeepGP",),
     "tickgp.gp.objective": ("elbo",),
     "tickgp.gp.params": ("freeze", "trainable", "unfreeze"),
-    "tickgp.gp.predict": ("Prediction", "predict"),
+    "tickgp.gp.predict": ("Prediction", "predict", "predict_moments"),
     "tickgp.gp.warm_start": ("warm_start",),
     "tickgp.runs.model_file": ("load_model",),
     "tickgp.training.loop": ("fit", "train"),

@@ -3,24 +3,19 @@
 import jax
 import numpy as np
 import pytest
-from scipy.special import log_softmax, softmax
+from scipy.special import softmax
 
 from tickgp.baselines.cnn import CNN, UNITS, dropout_scales
-from tickgp.baselines.predict import predict_cnn, predict_ensemble, predict_logits
+from tickgp.baselines.predict import predict_cnn, predict_logits
 
 SHAPE = (6, 6, 1)
 X = np.random.default_rng(0).integers(0, 256, (7, *SHAPE), np.uint8)
 
 
-def network(seed: int = 0) -> CNN:
-    model = CNN(SHAPE, 3, num_convolutions=1, key=jax.random.key(seed))
-    # Weights as small as those of a trained network, so that no probability is 0 or 1.
-    return jax.tree.map(lambda a: a / 2, model)
-
-
 @pytest.fixture(scope="module")
 def model() -> CNN:
-    return network()
+    # Weights as small as those of a trained network, so that no probability is 0 or 1.
+    return jax.tree.map(lambda a: a / 2, CNN(SHAPE, 3, num_convolutions=1, key=jax.random.key(0)))
 
 
 def entropy(p):
@@ -76,19 +71,6 @@ def test_without_dropout_the_network_is_deterministic(model, key):
     np.testing.assert_array_equal(again.probabilities, prediction.probabilities)
 
 
-def test_ensemble_is_the_mean_of_its_members(model):
-    members = [model, network(1), network(2)]
-    prediction = predict_ensemble(members, X, batch_size=4)
-    assert_average(prediction, [predict_logits(member, X, batch_size=4) for member in members])
-
-
-def test_ensemble_of_equal_members_is_one_of_them(model):
-    prediction = predict_ensemble([model] * 3, X, batch_size=4)
-    expected = log_softmax(np.asarray(predict_logits(model, X, batch_size=4), float), axis=1)
-    np.testing.assert_allclose(np.log(prediction.probabilities), expected, atol=1e-5)
-    np.testing.assert_allclose(prediction.mutual_information, 0, atol=1e-6)
-
-
 def test_wrong_arguments_are_refused(model, key):
     with pytest.raises(ValueError, match="0 samples were asked for"):
         predict_cnn(model, X, dropout=0.5, num_samples=0, key=key)
@@ -96,5 +78,3 @@ def test_wrong_arguments_are_refused(model, key):
         predict_cnn(model, X, dropout=-0.1, key=key)
     with pytest.raises(ValueError, match="batches of 0 images"):
         predict_logits(model, X, batch_size=0)
-    with pytest.raises(ValueError, match="ensemble of 0 networks"):
-        predict_ensemble([], X)

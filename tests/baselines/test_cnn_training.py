@@ -6,7 +6,7 @@ import pytest
 
 from tickgp.baselines.cnn import CNN
 from tickgp.baselines.predict import predict_logits
-from tickgp.baselines.training import fit_cnn, initial_state, train_cnn
+from tickgp.baselines.training import initial_state, train_cnn
 from tickgp.training.tensors import load_tree, save_tree
 
 SHAPE = (6, 6, 1)
@@ -60,11 +60,11 @@ def test_dropout_is_drawn_anew_for_each_image_and_step(model, key):
 
 def test_first_step_of_adam_on_the_output_biases(model, key):
     """Adam's first step is the rate against the sign of the gradient, mean of p − onehot for the last biases."""
-    moved = fit_cnn(model, X, Y, steps=1, batch_size=24, learning_rate=0.01, dropout=0.0, key=key)
+    (event,) = train_cnn(model, X, Y, steps=1, batch_size=24, learning_rate=0.01, dropout=0.0, key=key)
     z = np.asarray(predict_logits(model, X, batch_size=24), float)
     p = np.exp(z) / np.exp(z).sum(axis=1, keepdims=True)
     expected = -0.01 * np.sign((p - np.eye(3)[Y]).mean(axis=0))
-    np.testing.assert_allclose(moved.output.biases - model.output.biases, expected, rtol=1e-3)
+    np.testing.assert_allclose(event.state.model.output.biases - model.output.biases, expected, rtol=1e-3)
 
 
 def test_a_resumed_run_equals_an_uninterrupted_one(model, key, tmp_path):
@@ -83,10 +83,10 @@ def test_a_resumed_run_equals_an_uninterrupted_one(model, key, tmp_path):
 
 def test_the_callers_network_is_untouched_and_seeds_matter(model, key):
     before = [np.array(leaf) for leaf in jax.tree.leaves(model)]
-    first = fit_cnn(model, X, Y, steps=2, key=key, **SETTINGS)
-    other = fit_cnn(model, X, Y, steps=2, key=jax.random.key(5), **SETTINGS)
+    (first,) = train_cnn(model, X, Y, steps=2, key=key, **SETTINGS)
+    (other,) = train_cnn(model, X, Y, steps=2, key=jax.random.key(5), **SETTINGS)
     assert_equal(before, model)
-    assert not np.array_equal(first.hidden.weights, other.hidden.weights)
+    assert not np.array_equal(first.state.model.hidden.weights, other.state.model.hidden.weights)
 
 
 def test_wrong_arguments_are_refused(model, key):

@@ -51,6 +51,21 @@ def test_the_users_folders_come_first(cache, tmp_path, monkeypatch):
     assert not cache.exists()
 
 
+def test_a_folder_that_was_recorded_is_searched_after_the_one_given(tmp_path, monkeypatch):
+    given, recorded, variable = tmp_path / "given", tmp_path / "recorded", tmp_path / "variable"
+    for folder, names in ((given, "a"), (recorded, "ab"), (variable, "abc")):
+        for name in names:
+            put(folder / "set" / f"{name}.bin", b"mine")
+    monkeypatch.setenv("TICKGP_DATA", str(variable))
+    wanted, gone = source("http://127.0.0.1:9/", dict.fromkeys(("a.bin", "b.bin", "c.bin"), b"")), tmp_path / "gone"
+    found = lambda data_dir: [path.parents[1].name for path in find_files(wanted, data_dir)]
+    assert found((given, recorded)) == ["given", "recorded", "variable"]
+    assert found((None, gone, recorded)) == ["recorded", "recorded", "variable"]
+    assert found((given, None)) == ["given", "variable", "variable"]
+    with pytest.raises(ValueError, match=r"the data folder is .*gone, which is not a folder"):
+        find_files(wanted, (gone, recorded))
+
+
 def test_unpacked_files_serve_as_well(tmp_path):
     path = put(tmp_path / "set" / "a.idx", b"plain")
     assert find_files(Source({"set/a.idx.gz": ""}, "http://127.0.0.1:9/"), tmp_path) == [path]

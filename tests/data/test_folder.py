@@ -60,16 +60,6 @@ def test_one_colour_picture_makes_all_colour(pets):
     assert images[5, 0, 0].tolist() == [1, 2, 3]
 
 
-def test_bits_that_are_not_used_are_noted(tmp_path):
-    for name, most in {"a/1.png": 4095, "b/1.png": 4000}.items():
-        (tmp_path / name).parent.mkdir()
-        Image.fromarray(np.linspace(0, most, 16).reshape(4, 4).astype(np.uint16)).save(tmp_path / name)
-    (note,) = read_folder(tmp_path).notes
-    assert note.startswith("the brightest pixel of all images is 16 of 255")
-    picture(tmp_path / "b/2.png", 64)
-    assert read_folder(tmp_path).notes == ()
-
-
 def test_train_and_test(pets, tmp_path_factory):
     root = tmp_path_factory.mktemp("both")
     (root / "train").symlink_to(pets)
@@ -125,6 +115,19 @@ def test_a_size_that_fits_most_images_is_suggested(tmp_path, sides, suggested):
         read_folder(tmp_path)
 
 
+def test_large_images_need_a_choice(tmp_path):
+    for name in ("a/1.png", "b/1.png"):
+        picture(tmp_path / name, size=(100, 129))
+    with pytest.raises(
+        ValueError, match=r"are 100×129 pixels, more than .*--image-size 32 \(in Python: image_size=32\)"
+    ):
+        read_folder(tmp_path)
+    assert read_folder(tmp_path, image_size=(100, 129)).train.images.shape == (2, 100, 129, 1)
+    for name in ("a/1.png", "b/1.png"):
+        picture(tmp_path / name, size=(100, 128))
+    assert read_folder(tmp_path).train.images.shape == (2, 100, 128, 1)
+
+
 def test_an_unreadable_image_is_named(pets):
     put(pets / "cat" / "5.jpg", b"no image")
     with pytest.raises(ValueError, match=r"cat/5\.jpg cannot be read .* --skip-bad-images"):
@@ -163,11 +166,44 @@ def test_misplaced_files_are_named(pets, name, words):
         read_folder(pets)
 
 
-def test_train_validation_and_test_are_refused(tmp_path):
-    for part in ("train", "val", "test"):
+def parts(root, *names):
+    """Folders of these names, each with cats and dogs; its place among the names is the grey level."""
+    for level, part in enumerate(names):
         for name in ("cat", "dog"):
-            picture(tmp_path / part / name / "a.png")
-    with pytest.raises(ValueError, match=r"test/cat is a folder inside .* train/ and test/"):
+            picture(root / part / name / "a.png", level)
+
+
+@pytest.mark.parametrize(
+    "names", [("train", "test", "val"), ("Train", "TEST", "Valid"), ("train", "test", "validation")]
+)
+def test_train_test_and_validation(tmp_path, names):
+    parts(tmp_path, *names)
+    contents = read_folder(tmp_path)
+    found = (contents.train, contents.test, contents.validation)
+    assert [part.images[:, 0, 0, 0].tolist() for part in found] == [[0, 0], [1, 1], [2, 2]]
+    assert [part.labels.tolist() for part in found] == [[0, 1]] * 3
+    assert contents.validation.names == (f"{names[2]}/cat/a.png", f"{names[2]}/dog/a.png")
+
+
+def test_classes_of_validation_are_those_of_training(tmp_path):
+    parts(tmp_path, "train", "test", "val")
+    (tmp_path / "val" / "cat" / "a.png").unlink()
+    (tmp_path / "val" / "cat").rmdir()
+    assert read_folder(tmp_path).notes == ("class 'cat' has no validation images",)
+    picture(tmp_path / "val" / "emu" / "a.png")
+    with pytest.raises(ValueError, match=r"val/emu is a class that .*train lacks"):
+        read_folder(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "names",
+    [("train", "val"), ("test", "val"), ("train",), ("train", "test", "extra"), ("train", "test", "val", "valid")],
+)
+def test_other_parts_are_refused(tmp_path, names):
+    parts(tmp_path, *names)
+    with pytest.raises(
+        ValueError, match=rf"has the folders {', '.join(sorted(names))}, which are neither .*and if you "
+    ):
         read_folder(tmp_path)
 
 

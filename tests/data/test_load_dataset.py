@@ -118,6 +118,7 @@ def test_folder(folder):
     assert np.bincount(data.train.labels).tolist() == [2, 7]
     assert np.bincount(data.test.labels).tolist() == [1, 2]
     assert data.notes[0].startswith("the classes are uneven: 2 training images of 'few', 7 of 'many'")
+    assert load_dataset(f"folder:{folder}", like=(6, 8, 3)).notes == ()
 
 
 @pytest.fixture(scope="module")
@@ -190,6 +191,81 @@ def test_npz(tmp_path):
     data = load_dataset(f"npz:{tmp_path / 'mine.npz'}", test_share=0.3)
     assert data.train.images.shape == (14, 5, 5, 1)
     assert data.test.images.shape == (6, 5, 5, 1)
+
+
+BYTES = "the pixels are bytes from 0 to 1, and 255 is white; multiply them by 255"
+
+
+@pytest.mark.parametrize(
+    ("top", "kind", "note"),
+    [
+        (1, np.uint8, f"{BYTES}, or store them as floats from 0 to 1"),
+        (1, np.int64, f"{BYTES}, or store them as floats from 0 to 1"),
+        (
+            63,
+            np.uint8,
+            "the brightest pixel of all images is 63 of 255, so that little tells them apart; multiply all by",
+        ),
+        (1 / 255, np.float32, "the brightest pixel of all images is 0.00392157 of 1, so that little tells them apart"),
+        (64, np.uint8, None),
+        (0.25, np.float32, None),
+        (1, bool, None),
+    ],
+)
+@pytest.mark.parametrize("options", [{}, {"test_share": 1.0, "like": (5, 5, 1)}])
+def test_dark_arrays_are_noted(tmp_path, top, kind, note, options):
+    x = np.zeros((20, 5, 5), kind)
+    x[3, 2, 1] = top
+    np.savez(tmp_path / "mine.npz", x=x, y=np.arange(20) % 2)
+    notes = load_dataset(f"npz:{tmp_path / 'mine.npz'}", **options).notes
+    assert len(notes) == (note is not None)
+    assert note is None or notes[0].startswith(note)
+
+
+def test_bits_that_are_not_used_are_noted(tmp_path):
+    for name, most in {"a": 4095, "b": 4000}.items():
+        (tmp_path / name).mkdir()
+        for number in range(2):
+            image = np.linspace(0, most, 16).reshape(4, 4).astype(np.uint16)
+            Image.fromarray(image).save(tmp_path / name / f"{number}.png")
+    (note,) = load_dataset(f"folder:{tmp_path}").notes
+    assert note.startswith("the brightest pixel of all images is 16 of 255")
+    assert note.endswith("if their files have 16 bits and use fewer, stretch them first, all by the same factor")
+    Image.new("L", (4, 4), 64).save(tmp_path / "b" / "2.png")
+    assert load_dataset(f"folder:{tmp_path}").notes == ()
+
+
+def test_pictures_of_zeros_and_ones_are_noted(tmp_path):
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        for number in range(2):
+            Image.fromarray(np.eye(4, dtype=np.uint8)).save(tmp_path / name / f"{number}.png")
+    assert load_dataset(f"folder:{tmp_path}").notes == (BYTES,)
+
+
+@pytest.fixture
+def three_parts(numbered, tmp_path):
+    """A folder with train/, test/ and val/, all with the pictures of `numbered`."""
+    for part in ("train", "test", "val"):
+        (tmp_path / part).symlink_to(numbered)
+    return tmp_path
+
+
+def test_validation_images_of_a_folder(three_parts):
+    data = load_dataset(f"folder:{three_parts}", skip_bad_images=True, classes=("d", "b"), like=(4, 4, 3))
+    assert data.validation.images.shape == (20, 4, 4, 3)
+    np.testing.assert_array_equal(data.validation.labels, data.train.labels)
+    assert data.validation.names[0] == "val/b/1.png"
+    assert data.held_out is data.validation
+    with pytest.raises(ValueError, match=r"validation share of 0\.1 was given, and folder:.* of its own; leave it out"):
+        load_dataset(f"folder:{three_parts}", skip_bad_images=True, validation_share=0.1)
+
+
+def test_a_file_that_may_have_been_meant(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    np.savez("mine.npz", x=random_bytes(4, 5, 5), y=[0, 0, 1, 1])
+    with pytest.raises(ValueError, match=r"no dataset 'mine\.npz'; did you mean npz:mine\.npz\?"):
+        load_dataset("mine.npz")
 
 
 @pytest.mark.parametrize(

@@ -50,6 +50,12 @@ def test_floats_become_float32(tmp_path):
     assert read_npz(saved(tmp_path, x=X / 255, y=Y)).train.images.dtype == np.float32
 
 
+def test_true_is_white(tmp_path):
+    images = read_npz(saved(tmp_path, x=X > 99, y=Y)).train.images
+    assert images.dtype == np.float32
+    np.testing.assert_array_equal(images, np.where(X > 99, 1.0, 0.0))
+
+
 @pytest.mark.parametrize(
     ("arrays", "words"),
     [
@@ -64,7 +70,7 @@ def test_floats_become_float32(tmp_path):
         ({"x": X * 1.0, "y": Y}, "float64 from 0.0 to 25.*rescale"),
         ({"x": X * np.nan, "y": Y}, "from nan to nan"),
         ({"x": X.astype(int) * 3, "y": Y}, "int64 from 0 to 7"),
-        ({"x": X > 3, "y": Y}, "type bool"),
+        ({"x": X * 1j, "y": Y}, "type complex128"),
         ({"x": X, "y": Y + 1}, "labels are 1, 2, 3; numbers must count the classes from 0"),
         ({"x": X, "y": Y - 1}, "labels are -1, 0, 1"),
         ({"x": X, "y": Y * 1.0}, "y has type float64"),

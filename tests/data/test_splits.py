@@ -54,3 +54,5 @@ def test_unevenness_is_said():
     assert note == "there are no training images of 'a', which the model cannot learn"
     (note,) = unevenness(np.repeat([0, 1], [3, 9]), "ab")
     assert "3 training images of 'a', 9 of 'b'" in note
+    (note,) = unevenness(np.repeat([0, 1], [9, 1]), "ab")
+    assert "1 training image of 'b', 9 of 'a'" in note

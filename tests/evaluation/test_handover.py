@@ -98,7 +98,7 @@ def test_a_threshold_survives_json():
     written = json.loads(json.dumps(dataclasses.asdict(found)))
     assert type(found)(**written) == found
     assert (found.max_error, found.level) == (0.05, 0.9)
-    assert list(written) == ["threshold", "max_error", "level", "kept", "held_out", "errors", "bound", "max_variance"]
+    assert list(written) == ["threshold", "max_error", "level", "kept", "held_out", "errors", "bound", "max_distance"]
 
 
 def test_float32_confidences_equal_to_the_threshold_are_kept():
@@ -221,7 +221,7 @@ def test_wrong_input_is_refused(change, words):
 
 
 @pytest.mark.parametrize(
-    ("confidence", "variance"),
+    ("confidence", "distance"),
     [
         ([0.5, np.nan], [0, 0]),
         (np.array(0.5), np.array(0.0)),
@@ -230,22 +230,22 @@ def test_wrong_input_is_refused(change, words):
         ([0.5, 0.5], [0.0]),
     ],
 )
-def test_what_cannot_be_compared_is_not_kept_silently(confidence, variance):
+def test_what_cannot_be_compared_is_not_kept_silently(confidence, distance):
     with pytest.raises(ValueError, match=r"NaN|shape"):
-        hand_over(confidence, variance, Threshold(0.5, 0.1, 0.95, 1.0, 50, 0, 0.1, max_variance=1.0))
+        hand_over(confidence, distance, Threshold(0.5, 0.1, 0.95, 1.0, 50, 0, 0.1, max_distance=1.0))
 
 
-@pytest.mark.parametrize("name", ["threshold", "max_variance"])
+@pytest.mark.parametrize("name", ["threshold", "max_distance"])
 def test_a_limit_that_is_nan_keeps_nothing_silently(name):
-    rule = Threshold(0.5, 0.1, 0.95, 1.0, 50, 0, 0.1, max_variance=1.0)
+    rule = Threshold(0.5, 0.1, 0.95, 1.0, 50, 0, 0.1, max_distance=1.0)
     with pytest.raises(ValueError, match="NaN, which would keep every image"):
         hand_over([0.9], [0.1], dataclasses.replace(rule, **{name: np.nan}))
 
 
 def test_unsure_or_unusual_images_are_for_a_person():
-    rule = Threshold(0.62, 0.1, 0.95, 0.8, 50, 0, 0.1, max_variance=3.0)
-    confidence, variance = [0.9, 0.62, 0.61, 0.99, 0.5], [3.0, 1.0, 1.0, 3.001, 9.0]
-    np.testing.assert_array_equal(hand_over(confidence, variance, rule), [False, False, True, True, True])
+    rule = Threshold(0.62, 0.1, 0.95, 0.8, 50, 0, 0.1, max_distance=3.0)
+    confidence, distance = [0.9, 0.62, 0.61, 0.99, 0.5], [3.0, 1.0, 1.0, 3.001, 9.0]
+    np.testing.assert_array_equal(hand_over(confidence, distance, rule), [False, False, True, True, True])
 
 
 def test_share_and_error():
@@ -254,34 +254,34 @@ def test_share_and_error():
     assert share_and_error(np.ones(4, bool), right) == (1.0, None)
 
 
-@pytest.mark.parametrize(("n", "above"), [(50, 0), (999, 0), (1000, 1), (5999, 5)])
-def test_at_most_one_held_out_image_in_a_thousand_is_unusual(n, above):
-    variance = np.random.default_rng(n).permutation(n).astype(float)
-    held_out = HeldOut("validation", np.ones(n), np.ones(n, bool), variance)
-    assert (variance > held_out.max_variance).sum() == above <= UNUSUAL * n
+@pytest.mark.parametrize(("n", "above"), [(50, 0), (99, 0), (100, 1), (5999, 59)])
+def test_at_most_one_held_out_image_in_a_hundred_is_unusual(n, above):
+    distance = np.random.default_rng(n).permutation(n).astype(float)
+    held_out = HeldOut("validation", np.ones(n), np.ones(n, bool), distance)
+    assert (distance > held_out.max_distance).sum() == above <= UNUSUAL * n
 
 
 def test_unusual_images_are_not_kept_but_do_not_change_the_threshold():
     confidence, right = np.linspace(1, 0.5, 2000), np.arange(2000) < 1995
-    variance = np.arange(2000)[::-1] / 2000.0  # the two surest have the most
-    found = HeldOut("validation", confidence, right, variance).threshold(0.01)
+    distance = np.arange(2000)[::-1] / 2000.0  # the twenty surest have the most
+    found = HeldOut("validation", confidence, right, distance).threshold(0.01)
     assert found == dataclasses.replace(
-        choose_threshold(confidence, right, max_error=0.01), max_variance=1997 / 2000, kept=found.kept
+        choose_threshold(confidence, right, max_error=0.01), max_distance=1979 / 2000, kept=found.kept
     )
-    assert found.kept == np.mean(~hand_over(confidence, variance, found)) == 1998 / 2000
+    assert found.kept == np.mean(~hand_over(confidence, distance, found)) == 1980 / 2000
 
 
-@pytest.mark.parametrize("part", ["probabilities", "variance"])
+@pytest.mark.parametrize("part", ["probabilities", "distance"])
 def test_what_is_not_finite_is_said_at_once(part):
-    given = {"probabilities": np.full((5, 2), 0.5), "variance": np.ones(5)}
+    given = {"probabilities": np.full((5, 2), 0.5), "distance": np.ones(5)}
     given[part][3] = np.nan
-    with pytest.raises(ArithmeticError, match="no finite probabilities and variances for 1 of 5 validation images"):
-        HeldOut.of("validation", given["probabilities"], given["variance"], np.zeros(5, int))
+    with pytest.raises(ArithmeticError, match="no finite probabilities and distances for 1 of 5 validation images"):
+        HeldOut.of("validation", given["probabilities"], given["distance"], np.zeros(5, int))
 
 
 def test_without_held_out_images_nothing_is_unusual():
     none = HeldOut("validation", np.zeros(0), np.zeros(0, bool), np.zeros(0))
-    assert none.max_variance == np.inf
+    assert none.max_distance == np.inf
     with pytest.raises(ValueError, match=r"0 held-out images cannot show .* hold out more images$"):
         none.threshold(0.1)
 
@@ -310,5 +310,5 @@ def test_new_images_are_rarely_unusual():
     """With N held-out images of the same kind the share is at most (UNUSUAL · N + 1) / (N + 1), on average."""
     rng = np.random.default_rng(0)
     draws = [HeldOut("validation", np.ones(500), np.ones(500, bool), rng.gamma(2.0, size=500)) for _ in range(400)]
-    share = np.mean([np.mean(rng.gamma(2.0, size=5000) > held_out.max_variance) for held_out in draws])
-    assert share == pytest.approx(1 / 501, rel=0.2)
+    share = np.mean([np.mean(rng.gamma(2.0, size=5000) > held_out.max_distance) for held_out in draws])
+    assert share == pytest.approx(6 / 501, rel=0.1)

@@ -8,15 +8,14 @@ import numpy as np
 import pytest
 
 from tickgp.evaluation.metrics import (
-    aurc,
+    BINS,
     auroc,
-    brier,
+    bin_index,
     calibration_error,
     evaluate,
     fpr95,
     intervals,
     nll,
-    nll_misses,
     reliability,
     risk_coverage,
     top_error,
@@ -65,13 +64,13 @@ def test_nll_of_an_impossible_label_is_large_but_finite():
 
 
 def test_nll_misses_by_hand():
-    assert nll_misses(P, Y) == pytest.approx(-math.log(0.3))
-    assert nll_misses(P, P.argmax(axis=1)) is None
+    assert evaluate(P, Y)["nll_misses"] == pytest.approx(-math.log(0.3))
+    assert evaluate(P, P.argmax(axis=1))["nll_misses"] is None
 
 
 def test_brier_by_hand():
     distances = [0.09 + 0.04 + 0.01, 0.49 + 0.16 + 0.09, 0.01 + 0.01 + 0.04, 0.25 + 0.49 + 0.04]
-    assert brier(P, Y) == pytest.approx(sum(distances) / 4)
+    assert evaluate(P, Y)["brier"] == pytest.approx(sum(distances) / 4)
 
 
 def test_calibration_error_by_hand():
@@ -79,8 +78,17 @@ def test_calibration_error_by_hand():
     assert calibration_error(P, Y) == pytest.approx((0.3 + 0.4 + 0.2 + 0.5) / 4)
 
 
+SAME_BIN = np.array([[0.72, 0.28], [0.68, 0.32], [0.39, 0.61]])
+"""Two confidences in the bin from 10/15 to 11/15, and one in that from 9/15."""
+
+
 def test_calibration_error_averages_within_a_bin():
-    assert calibration_error(P, Y, bins=1) == pytest.approx(abs(0.5 - 0.6))
+    assert calibration_error(SAME_BIN, [0, 1, 0]) == pytest.approx((abs(1 - 0.72 - 0.68) + 0.61) / 3)
+
+
+def test_bins_begin_at_fifteenths():
+    assert BINS == 15
+    assert bin_index(np.array([0.0, 1 / 16, 1 / 14, 0.5, 0.99, 1.0])).tolist() == [0, 0, 1, 7, 14, 14]
 
 
 def test_certainty_lies_in_the_last_bin():
@@ -90,11 +98,10 @@ def test_certainty_lies_in_the_last_bin():
 
 
 def test_reliability_by_hand():
-    """Five bins: 0.4 and 0.5 in the third (both wrong), 0.7 in the fourth, 0.8 in the last."""
-    bins = reliability(P, Y, bins=5)
-    assert bins.count.tolist() == [0, 0, 2, 1, 1]
-    np.testing.assert_allclose(bins.confidence, [np.nan, np.nan, 0.45, 0.7, 0.8])
-    np.testing.assert_allclose(bins.right, [np.nan, np.nan, 0, 1, 1])
+    bins = reliability(SAME_BIN, [0, 1, 1])
+    assert bins.count.tolist() == [0] * 9 + [1, 2] + [0] * 4
+    np.testing.assert_allclose(bins.confidence, [np.nan] * 9 + [0.61, 0.7] + [np.nan] * 4)
+    np.testing.assert_allclose(bins.right, [np.nan] * 9 + [1, 0.5] + [np.nan] * 4)
 
 
 def test_risk_coverage_by_hand():
@@ -102,7 +109,7 @@ def test_risk_coverage_by_hand():
     curve = risk_coverage(P, Y)
     np.testing.assert_allclose(curve.coverage, [0.25, 0.5, 0.75, 1])
     np.testing.assert_allclose(curve.risk, [0, 0, 1 / 3, 1 / 2])
-    assert aurc(P, Y) == pytest.approx((1 / 3 + 1 / 2) / 4)
+    assert evaluate(P, Y)["aurc"] == pytest.approx((1 / 3 + 1 / 2) / 4)
 
 
 def test_ood_by_hand():
@@ -128,7 +135,9 @@ def test_against_scikit_learn():
 def test_against_loops(make):
     p, y = make(np.random.default_rng(1), 300)
     N, K = p.shape
-    assert brier(p, y) == pytest.approx(sum((p[n, k] - (k == y[n])) ** 2 for n in range(N) for k in range(K)) / N)
+    assert evaluate(p, y)["brier"] == pytest.approx(
+        sum((p[n, k] - (k == y[n])) ** 2 for n in range(N) for k in range(K)) / N
+    )
     error = 0.0
     for b in range(15):
         own = [n for n in range(N) if b / 15 <= p[n].max() < (b + 1) / 15 or (b == 14 and p[n].max() == 1)]
@@ -139,7 +148,7 @@ def test_against_loops(make):
 def test_aurc_without_ties_is_the_mean_selective_risk():
     p, y = draw(np.random.default_rng(2), 100)
     wrong = (p.argmax(axis=1) != y)[np.argsort(-p.max(axis=1))]
-    assert aurc(p, y) == pytest.approx(np.mean([wrong[:m].mean() for m in range(1, 101)]))
+    assert evaluate(p, y)["aurc"] == pytest.approx(np.mean([wrong[:m].mean() for m in range(1, 101)]))
 
 
 def test_aurc_with_ties_is_the_mean_over_all_orders_of_the_equals():
@@ -149,7 +158,7 @@ def test_aurc_with_ties_is_the_mean_over_all_orders_of_the_equals():
     orders = [a + b for a in itertools.permutations([0, 1]) for b in itertools.permutations([2, 3, 4])]
     risk = [[np.mean([wrong[i] for i in (*order, 5)][:m]) for m in range(1, 7)] for order in orders]
     np.testing.assert_allclose(risk_coverage(p, y).risk, np.mean(risk, axis=0))
-    assert aurc(p, y) == pytest.approx(np.mean(risk))
+    assert evaluate(p, y)["aurc"] == pytest.approx(np.mean(risk))
 
 
 @pytest.mark.parametrize("digits", [0, 1, 8])
@@ -172,7 +181,7 @@ def test_the_order_of_images_does_not_matter(make):
     p, y = make(rng, 200)
     order = rng.permutation(200)
     close(evaluate(p[order], y[order]), evaluate(p, y))
-    assert aurc(p[order], y[order]) == aurc(p, y)
+    assert evaluate(p[order], y[order])["aurc"] == evaluate(p, y)["aurc"]
 
 
 def test_the_order_of_classes_does_not_matter():
@@ -240,7 +249,7 @@ def test_calibration_error_vanishes_for_labels_drawn_from_the_probabilities():
 
 def test_confidence_that_says_nothing_gives_the_error_as_area():
     p, y = np.tile([0.6, 0.4], (10, 1)), np.repeat([0, 1], [7, 3])
-    assert aurc(p, y) == pytest.approx(0.3)
+    assert evaluate(p, y)["aurc"] == pytest.approx(0.3)
 
 
 @pytest.mark.parametrize(("shift", "area", "flagged"), [(10, 1.0, 0.0), (0, 0.5, 1.0), (-10, 0.0, 1.0)])
@@ -352,7 +361,7 @@ def test_errors_against_scipys_binomial(misses, level):
         (P, Y - 1, "labels go from -1 to 1"),
     ],
 )
-@pytest.mark.parametrize("metric", [top_error, aurc, evaluate, intervals])
+@pytest.mark.parametrize("metric", [top_error, calibration_error, evaluate, intervals])
 def test_wrong_probabilities_and_labels_are_refused(metric, probabilities, labels, words):
     with pytest.raises(ValueError, match=words):
         metric(probabilities, labels)
@@ -362,8 +371,6 @@ def test_wrong_probabilities_and_labels_are_refused(metric, probabilities, label
     ("call", "words"),
     [
         (lambda: top_error(P, Y, 0), "top-0 error was asked for"),
-        (lambda: calibration_error(P, Y, 0), "0 bins were asked for"),
-        (lambda: reliability(P, Y, -1), "-1 bins were asked for"),
         (lambda: intervals(P, Y, num=0), "0 resamples and level 0.95"),
         (lambda: intervals(P, Y, level=95.0), "level 95.0 were asked for"),
         (lambda: auroc([], [1.0]), r"`inside` has shape \(0,\)"),

@@ -89,11 +89,11 @@ def test_handover_curve_without_threshold_or_errors():
 
 def test_the_mark_counts_unusual_images(outcome):
     p, labels = outcome
-    variance, wrong = np.arange(len(p)) % 10.0, p.argmax(axis=1) != labels
-    threshold = Threshold(0.0, 0.3, 0.95, 0.9, 100, 2, 0.19, max_variance=8.0)
-    mark = plots.handover_curve(p, labels, variance, threshold).axes[0].lines[-1]
-    assert mark.get_xdata()[0] == np.mean(variance == 9)
-    assert mark.get_ydata()[0] == wrong[variance < 9].mean()
+    distance, wrong = np.arange(len(p)) % 10.0, p.argmax(axis=1) != labels
+    threshold = Threshold(0.0, 0.3, 0.95, 0.9, 100, 2, 0.19, max_distance=8.0)
+    mark = plots.handover_curve(p, labels, distance, threshold).axes[0].lines[-1]
+    assert mark.get_xdata()[0] == np.mean(distance == 9)
+    assert mark.get_ydata()[0] == wrong[distance < 9].mean()
 
 
 def test_a_threshold_that_keeps_nothing_has_no_mark():

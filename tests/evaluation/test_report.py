@@ -19,7 +19,7 @@ from tickgp.gp.predict import Prediction
 
 NASTY = "<b>\"bold\" & 'quoted'</b>"
 VOID = {"meta", "img", "br"}
-THRESHOLD = Threshold(0.55, 0.02, 0.95, 0.9, 400, 3, 0.0187, max_variance=18.0)
+THRESHOLD = Threshold(0.55, 0.02, 0.95, 0.9, 400, 3, 0.0187, max_distance=18.0)
 
 
 class Page(HTMLParser):
@@ -65,12 +65,12 @@ def predicted(labels, classes, *, misses, seed=0):
 def contents(model, *, names=("a", "b", "c"), images=None, misses=4, **changes):
     images = tiny.images(40) if images is None else images
     labels = np.arange(len(images)) % len(names)
-    p, variance = predicted(labels, len(names), misses=misses), np.arange(len(images)) * 7 % len(images) / 2
+    p, distance = predicted(labels, len(names), misses=misses), np.arange(len(images)) * 7 % len(images) / 2
     values = {
         "model": model,
         "class_names": tuple(names),
         "test": Split(images, labels),
-        "prediction": Prediction(jnp.asarray(p), jnp.full(len(p), 0.1), jnp.asarray(variance)),
+        "prediction": Prediction(jnp.asarray(p), jnp.full(len(p), 0.1), jnp.zeros(len(p)), jnp.asarray(distance)),
         "metrics": {
             "model": "tick",
             "dataset": "made up",
@@ -176,7 +176,7 @@ def test_the_least_sure_come_first(made):
 
 def test_the_strangest_come_first(made):
     given, html, page = made
-    order = np.argsort(-np.asarray(given.prediction.variance))[:6]
+    order = np.argsort(-np.asarray(given.prediction.distance))[:6]
     part = html[html.index('<section id="unusual">') : html.index('<section id="misclassified">')]
     assert [int(i) for i in re.findall(r"Test image (\d+)", part)] == order.tolist()
     assert "Strange enough for a person to be asked: 3 of 40" in page.text

@@ -40,55 +40,58 @@ def test_a_fact_reads_as_a_line():
 def test_places_of_a_squared_exponential(tick):
     """exp(−d²/2ℓ²) with ℓ = 2 at 1 pixel and at the d = 2 pixels between the outer patches; d/(πℓ) changes of sign."""
     text = facts(tick)["Places"]
-    near, far = (f"{100 * math.exp(-d / 8):.0f} %" for d in (1, 4))
-    assert f"1 pixel apart agree to {near}, and to {far} at opposite sides of the image (2 pixels)" in text
-    assert f"change its sign {2 / (math.pi * 2):.2g} times from one side of the image to the other" in text
+    near, far = (f"{math.exp(-d / 8):.2f}" for d in (1, 4))
+    said = (
+        f"a correlation of {near} when they are 1 pixel apart, and of {far} at opposite sides of the image (2 pixels)"
+    )
+    assert said in text
+    assert f"to the other the response is expected to change sign {2 / (math.pi * 2):.2g} times" in text
 
 
 @pytest.mark.parametrize(("half", "said"), [(0.8, True), (1.02, False), (1.5, True), (1.97, False), (2.03, False)])
 def test_half_way_is_told_where_it_adds_to_what_is_told_of_both_ends(half, said):
     location = SquaredExponential(1.0, half / math.sqrt(2 * math.log(2)))
     text = facts(tiny.build("tick", Softmax(3), location=location))["Places"]
-    assert (f", to a half at {half} pixels, and to" in text) == said
-    assert ("to a half" in text) == said
+    assert (f", of 0.5 at {half} pixels, and of" in text) == said
+    assert ("of 0.5 at" in text) == said
 
 
 def test_likeness_of_a_squared_exponential(tick):
     """Nine pixels that differ by c are 3c apart: exp(−9c²/2ℓ²) = ½. Two standard deviations are 2√4."""
     text = facts(tick)["Likeness"]
-    assert f"differ by {1.5 * math.sqrt(2 * math.log(2)) / 3:.2g} in every pixel" in text
-    assert "a response would lie within ±4 (19 times of 20)" in text
+    assert f"correlation of 0.5 when the patches differ by {1.5 * math.sqrt(2 * math.log(2)) / 3:.2g} in every" in text
+    assert "the prior with the learned kernel puts 95 % of responses within ±4." in text
 
 
 def test_patches_memory_and_size(tick):
     said = facts(tick)
-    assert "12 patches of 3×3 pixels, in steps of 1" in said["Patches"]
+    assert "12 patches of 3×3 pixels, in steps of 1 pixel;" in said["Patches"]
     assert "each of its 3 scores" in said["Patches"]
     assert "6 inducing patches, each with a place" in said["Memory"]
     assert "images of 6×5 pixels with one channel (grey)" in said["Model"]
     # Z 6·9, places 6·2, weights 12, kernel: 2 and 2, q: 3 classes with 6 means and 21 of the factor
-    assert f"sets {54 + 12 + 12 + 4 + 3 * (6 + 21)} numbers" in said["Model"]
+    assert f"It has {54 + 12 + 12 + 4 + 3 * (6 + 21)} trainable parameters." in said["Model"]
     assert sum(int(np.size(leaf)) for leaf in eqx.filter(tick, trainable(tick)).layers[0].gp.q.q_mu.raw) == 18
 
 
 def test_conv_is_invariant():
     said = facts(tiny.build("conv", Softmax(3)))
-    assert "translation invariant: a patch means the same wherever it stands" in said["Places"]
+    assert "translation invariant: a patch means the same wherever it is" in said["Places"]
     assert said["Memory"].endswith("6 inducing patches.")
 
 
 def test_weights(tick):
-    assert facts(tick)["Weights"] == "All patches count the same, with a weight of 1.00."
+    assert facts(tick)["Weights"] == "All patches have the same weight, 1.00."
     w = jnp.arange(12.0) / 10
     moved = eqx.tree_at(lambda m: m.layers[-1].gp.kernel.covariance.weights, tick, Real(w))
-    assert "go from 0.00 to 1.10" in facts(moved)["Weights"]
+    assert "range from 0.00 to 1.10" in facts(moved)["Weights"]
     assert "row 3, column 2" in facts(moved)["Weights"]
-    for scale, words in ((0.003, "about the same, with a weight of 0.81."), (0.0, "the same, with a weight of 0.81.")):
+    for scale, words in ((0.003, "about the same weight, 0.81."), (0.0, "the same weight, 0.81.")):
         near = eqx.tree_at(lambda m: m.layers[-1].gp.kernel.covariance.weights, tick, Real(0.808 + scale * w))
-        assert facts(near)["Weights"] == f"All patches count {words}"
+        assert facts(near)["Weights"] == f"All patches have {words}"
     small = eqx.tree_at(lambda m: m.layers[-1].gp.kernel.covariance.weights, tick, Real(1e-3 * (w + 1)))
-    assert "go from 1.0e-03 to 2.1e-03" in facts(small)["Weights"]
-    assert facts(tiny.build("tick", Softmax(3), weights=False))["Weights"] == "All patches count the same."
+    assert "range from 1.0e-03 to 2.1e-03" in facts(small)["Weights"]
+    assert facts(tiny.build("tick", Softmax(3), weights=False))["Weights"] == "All patches have the same weight."
 
 
 def test_rough_paths_change_sign_without_end():
@@ -106,7 +109,7 @@ def test_deep_models_speak_of_each_layer(name):
         hidden = said["Layer 1 of 2, patches"]
         assert "into images of 4×3 pixels with 2 channels" in hidden
         assert "added to the pixel at the middle of the patch" in hidden
-        assert ("changes with its place" in said["Layer 2 of 2, places"]) == (name == "deep_tick")
+        assert ("depends on its place" in said["Layer 2 of 2, places"]) == (name == "deep_tick")
 
 
 def test_se_sees_whole_images():
@@ -119,10 +122,10 @@ def test_se_sees_whole_images():
 @pytest.mark.parametrize(
     ("likelihood", "words"),
     [
-        (Softmax(3), "3 classes become probabilities by a softmax"),
-        (RobustMax(3, 0.02), "a share of 0.02 of labels"),
-        (Bernoulli(), "the likelier is the second class"),
-        (Gaussian(0.25, 2), "2 numbers, with noise of standard deviation 0.5"),
+        (Softmax(3), "A softmax turns the scores of the 3 classes into probabilities"),
+        (RobustMax(3, 0.02), "a share of 0.02 of the labels"),
+        (Bernoulli(), "the more likely the second class"),
+        (Gaussian(0.25, 2), "2 numbers with noise of standard deviation 0.5"),
     ],
 )
 def test_likelihoods(likelihood, words):
@@ -146,7 +149,7 @@ def test_separate_kernels_are_given_as_a_range(tick):
         for scale in (1.0, 2.0, 4.0)
     )
     said = facts(with_prior(tick, Separate(members)))
-    assert f"change its sign {2 / (4 * math.pi):.2g} to {2 / math.pi:.2g} times" in said["Places"]
+    assert f"change sign {2 / (4 * math.pi):.2g} to {2 / math.pi:.2g} times" in said["Places"]
     assert "3 latent functions has its own kernel" in said["Kernels"]
 
 

@@ -77,5 +77,21 @@ def test_predictions_of_another_run_than_the_results_are_not_shown(tmp_path):
     assert given() is None
 
 
+def test_without_predictions_no_data_are_looked_for(tmp_path, monkeypatch):
+    """As after a `git clone`: the results are there, and neither runs nor data are."""
+    scores = {way: {"test": {"nll": 0.1}} for way in ("100", "dropout", "deterministic")}
+    metrics = dict.fromkeys(("test", "semeion", "validation"), scores)
+    for name in ("conv", "tick", "bcnn-0.25", "bcnn-0.5", "bcnn-0.75"):
+        write(tmp_path, f"mnist/{name}", {"metrics": metrics})
+    places = Places(tmp_path / "work", tmp_path, None)
+    assert Book(tmp_path, "smoke").best_cnn("mnist") == "mnist/bcnn-0.25"
+    looked = []
+    monkeypatch.setattr("tickgp.experiments.draw.load_cnn_data", lambda *_: looked.append("data"))
+    for name in ("tick", "bcnn-0.25"):  # of conv there are none
+        save_predictions(places.folder("smoke", f"mnist/{name}"), {"test/100": np.eye(2)})
+    assert draw(["misclassified"], "smoke", places) == []
+    assert looked == []
+
+
 def test_without_results_nothing_is_drawn(tmp_path):
     assert draw([*EXPERIMENTS], "smoke", Places(tmp_path / "work", tmp_path, None)) == []

@@ -18,10 +18,13 @@ from experiments.tiny import NAMES, tiny_cells
 from scipy.special import softmax
 
 from tickgp.cli.reproduce import reproduce as command
+from tickgp.cli.tables import open_console
 from tickgp.data.contents import Split
 from tickgp.data.dataset import Dataset
 from tickgp.errors import UsageError
-from tickgp.experiments.cells import Cell, cnn, shallow
+from tickgp.experiments.cells import Cell, EnsembleConfig, cnn, shallow
+from tickgp.experiments.ensemble import judge_ensemble
+from tickgp.experiments.predictions import save_predictions
 from tickgp.experiments.reproduce import Begun, Done, Failed, Places, left, reproduce, step_of
 from tickgp.experiments.results import all_settings, is_done, read_result
 from tickgp.experiments.run_cnn import _watched
@@ -207,6 +210,49 @@ def test_a_stopped_command_writes_the_page_before_it_ends(paths, tmp_path, monke
     assert ended.value.code == 130
     assert paths["page"].is_file()
     assert "stopped at step 0" in capsys.readouterr().out
+
+
+def test_the_folder_of_the_page_is_made_before_the_runs(paths, tmp_path, monkeypatch):
+    ran = []
+    monkeypatch.setattr(sys.modules["tickgp.cli.reproduce"], "_run", lambda *_: ran.append("run") or 0)
+    (tmp_path / "file").touch()
+    with pytest.raises(
+        UsageError, match=r"the folder .*file/deep cannot be made \(Not a directory\); give another --page"
+    ):
+        command(("table1",), scale="smoke", **{**paths, "page": tmp_path / "file" / "deep" / "page.md"})
+    assert ran == []
+    command(("table1",), scale="smoke", **{**paths, "page": tmp_path / "new" / "folder" / "page.md"})
+    assert ran == ["run"]
+    assert (tmp_path / "new" / "folder" / "page.md").is_file()
+
+
+def test_a_run_says_how_long_it_took_itself(monkeypatch, capsys):
+    module, clock = sys.modules["tickgp.cli.reproduce"], [0.0]
+    monkeypatch.setattr(module.time, "monotonic", lambda: clock[0])
+    first, second = tiny_cells()[:2]
+
+    def runner(stop):
+        for seconds, event in ((100, Begun(first)), (5, Begun(second)), (2, Done(second)), (30, Done(first))):
+            clock[0] += seconds
+            yield event
+
+    assert module._run(runner, None, open_console()) == 0
+    assert [line for line in capsys.readouterr().out.splitlines() if "done" in line] == [
+        "mnist/bcnn done, 2 s",
+        "mnist/tick done, 37 s",
+    ]
+
+
+def test_an_ensemble_is_the_mean_of_its_members(places):
+    rng, members = np.random.default_rng(0), ("mnist/a", "mnist/b", "mnist/c")
+    p = rng.dirichlet(np.ones(10), (3, 10)).astype(np.float32)
+    for name, each in zip(members, p, strict=True):
+        save_predictions(places.work / name, {"test/deterministic": each})
+    cell = Cell("mnist/ensemble", EnsembleConfig(tiny_cells()[2].settings.data, members))
+    result = judge_ensemble(cell, places.work / cell.name, places.work, places.data_dir)
+    labels = np.arange(10)  # those of the invented test images
+    expected = -np.log(p.mean(axis=0, dtype=float)[np.arange(10), labels]).mean()
+    assert result["metrics"]["test"]["ensemble"]["test"]["nll"] == pytest.approx(expected)
 
 
 def test_a_gp_without_an_elbo_has_no_result(tmp_path):

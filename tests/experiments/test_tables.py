@@ -3,6 +3,7 @@
 import json
 import re
 from pathlib import Path
+from urllib.parse import unquote
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from tickgp.experiments.run_gp import learned_location
 from tickgp.experiments.side_tables import (
     about_cnns,
     calibration_table,
+    catching_up_table,
     hits_table,
     learned_locations,
     sampler_table,
@@ -34,7 +36,7 @@ MADE = {
     "elbo": -5000.0,
     "seconds": 1.0,
     "machine": {"device": "cpu", "python": "3.12", "libraries": {"jax": "0.11"}},
-    "curve": [{"train_nll": 0.03}],
+    "curve": [{"step": 9, "top1_error": 0.5, "nll": 1.0, "train_nll": 0.03}],
 }
 
 
@@ -63,7 +65,7 @@ def tick_metrics() -> dict:
 
 
 def test_the_committed_page_is_what_the_committed_results_give():
-    assert (ROOT / "RESULTS.md").read_text() == results_page(ROOT / "results")
+    assert (ROOT / "RESULTS.md").read_text() == results_page(ROOT / "results", ROOT / "RESULTS.md")
 
 
 def test_every_decimal_number_of_the_findings_stands_on_the_page():
@@ -103,7 +105,7 @@ def test_an_outdated_result_leaves_the_cell_empty(tmp_path):
         book = Book(tmp_path, "paper")
         assert book.run("mnist/tick") is None
         assert "<sub>" not in table1(book) + table3(book)
-        assert "0 of" in results_page(tmp_path)
+        assert "0 of" in results_page(tmp_path, tmp_path / "RESULTS.md")
 
 
 def test_the_papers_digits_are_kept(tmp_path):
@@ -192,12 +194,65 @@ def test_every_page_of_misclassified_images_is_linked(tmp_path):
         path = tmp_path / "paper" / "figures" / f"{name}.png"
         path.parent.mkdir(exist_ok=True)
         path.touch()
-    assert "misclassified-semeion" not in results_page(tmp_path)
+    assert "misclassified-semeion" not in results_page(tmp_path, tmp_path / "RESULTS.md")
     note_drawn(Book(tmp_path, "paper"), names[:1])
-    page = results_page(tmp_path)
+    page = results_page(tmp_path, tmp_path / "RESULTS.md")
     assert [page.index(f"/{name}.png") for name in names] == sorted(page.index(f"/{name}.png") for name in names)
     write(tmp_path, "mnist/tick", {"metrics": tick_metrics(), **MADE, "elbo": -4999.0})  # made anew, and not drawn
-    assert "misclassified-semeion" not in results_page(tmp_path)
+    assert "misclassified-semeion" not in results_page(tmp_path, tmp_path / "RESULTS.md")
+
+
+def test_pictures_are_found_from_wherever_the_page_is(tmp_path):
+    results, name = tmp_path / "my results", "dropout"
+    write(results, "mnist/tick", {"metrics": tick_metrics(), **MADE})
+    picture = results / "paper" / "figures" / f"{name}.png"
+    picture.parent.mkdir()
+    picture.touch()
+    note_drawn(Book(results, "paper"), [name])
+    for page in (tmp_path / "RESULTS.md", tmp_path / "a" / "b" / "page.md", results / "page.md"):
+        (address,) = re.findall(r"\]\(([^)]*\.png)\)", results_page(results, page))
+        assert " " not in address
+        assert (page.parent / unquote(address)).resolve() == picture
+
+
+def curve(*lines: tuple[int, float, float]) -> dict:
+    return {"curve": [dict(zip(("step", "top1_error", "nll"), line, strict=True)) for line in lines]}
+
+
+def rows_of(book: Book) -> dict[str, str]:
+    """What stands beside each title of the table."""
+    return {row.split(" | ")[0].strip("| "): row for row in catching_up_table(book).splitlines()[2:]}
+
+
+def test_the_step_at_which_cnns_catch_up_with_the_papers(tmp_path):
+    """The paper's on MNIST: 0.91 % and 0.035, of which a curve that equals one has reached it."""
+    late, early = (10, 0.5, 1.0), (30, 0.001, 0.001)
+    seeds = {
+        "mnist/bcnn-0.5": curve(late, (20, 0.0091, 0.035), early),
+        "mnist/bcnn-0.5-seed1": curve(late, (20, 0.0092, 0.036), early),
+        "mnist/bcnn-0.5-seed2": curve(late, (1500, 0.001, 0.036)),
+    }
+    empty = rows_of(Book(tmp_path, "paper"))
+    assert empty["MNIST, table 1"] == "| MNIST, table 1 | 0 | [0.91] | [0.035] |"
+    rows = []
+    for name, content in seeds.items():
+        write(tmp_path, name, {"metrics": {"test": {}, "semeion": {}}, **content})
+        rows.append(rows_of(Book(tmp_path, "paper"))["MNIST, table 1"])
+    assert rows == [
+        "| MNIST, table 1 | 1 | 20 [0.91] | 20 [0.035] |",
+        "| MNIST, table 1 | 2 | 25 <sub>20–30</sub> [0.91] | 25 <sub>20–30</sub> [0.035] |",
+        "| MNIST, table 1 | 3 | 30 <sub>20–1,500</sub> [0.91] | 30 <sub>20–never</sub> [0.035] |",
+    ]
+    found = rows_of(Book(tmp_path, "paper"))
+    assert found["MNIST, 2 convolutions"].startswith("| MNIST, 2 convolutions | 3 | 20 <sub>20–1,500</sub> [1.04] |")
+    assert found["MNIST, 1 convolution"] == "| MNIST, 1 convolution | 0 | [1.93] | [0.07] |"
+    assert catching_up_table(Book(tmp_path, "fast")) == ""
+
+
+def test_a_single_cnn_may_never_catch_up(tmp_path):
+    write(tmp_path, "mnist/bcnn-depth3", {"metrics": {"test": {}}, **curve((10, 0.5, 0.01))})
+    row = rows_of(Book(tmp_path, "paper"))["MNIST, 3 convolutions"]
+    assert row == "| MNIST, 3 convolutions | 1 | never [0.86] | 10 [0.04] |"
 
 
 @pytest.mark.parametrize("scale", SCALES)
@@ -278,10 +333,13 @@ def test_images_of_another_kind(tmp_path):
     assert strangers_table(book) == ""
     (tmp_path / "included").mkdir()
     handed = {"share": 0.9451, "unusual": 0.8949, "error_of_the_rest": None, "max_error": 0.01}
-    for name, auroc in {"mnist": {}, "semeion": {"entropy": 0.5, "mutual_information": 0.25, "variance": 0.9}}.items():
+    for name, auroc in {
+        "mnist": {},
+        "semeion": {"entropy": 0.5, "mutual_information": 0.25, "variance": 0.9, "distance": 1.0},
+    }.items():
         content = {"hand_over": handed, **({"auroc": auroc} if auroc else {})}
         (tmp_path / "included" / f"{name}.json").write_text(json.dumps(content))
     mnist, semeion = strangers_table(book).splitlines()[2:]
-    assert mnist == "| MNIST | 94.51 | 89.49 |  |  |  |  |"
-    assert semeion == "| Semeion | 94.51 | 89.49 |  | 0.500 | 0.250 | 0.900 |"
+    assert mnist == "| MNIST | 94.51 | 89.49 |  |  |  |  |  |"
+    assert semeion == "| Semeion | 94.51 | 89.49 |  | 0.500 | 0.250 | 0.900 | 1.000 |"
     assert strangers_table(Book(tmp_path, "smoke")) == ""

@@ -246,6 +246,13 @@ def test_lengthscales_of_dimensions_and_wrong_ones():
     ones = np.ones(9, np.float32)
     kernel = build("conv", patch_size=3, lengthscale=2 * ones).layers[0].gp.kernel.covariance.response.patch
     np.testing.assert_allclose(kernel.lengthscale.value, 2 * ones, rtol=1e-6)
+    for name, settings, length in (
+        ("conv", {"patch_size": 3}, "9, one for each number of a patch"),
+        ("deep_conv", {"patch_size": 3, "channels": 2}, "18, one for each number of a patch"),
+        ("se", {}, "72, one for each number of an input"),
+    ):
+        with pytest.raises(ValueError, match=rf"shape \(4,\) was given; use a number, or a vector of {length}$"):
+            build(name, lengthscale=np.ones(4, np.float32), **settings)
     for wrong in (None, "mean"):
         with pytest.raises(ValueError, match=f"lengthscale {wrong!r} was given; use a number, or 'median'"):
             inspect.unwrap(layer_builders._number)(wrong, np.zeros((2, 3)))
@@ -270,6 +277,47 @@ def test_bytes_and_pixels_build_the_same_model(key):
     x = np.random.default_rng(4).integers(0, 256, (12, *GREY), dtype=np.uint8)
     models = [builders.tick(images, Bernoulli(), num_inducing=7, key=key) for images in (x, x / 255)]
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-6), *models)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda x, key: layer_builders.image_layer(x, 2, patch_size=3, num_inducing=4, key=key),
+        lambda x, key: layer_builders.class_layer(x, 2, patch_size=3, num_inducing=4, key=key),
+        lambda x, key: layer_builders.point_layer(x, Zero(2), 2, num_inducing=4, key=key),
+    ],
+)
+def test_a_layer_by_itself_wants_floats(make, key):
+    """Differences of bytes wrap around: the median distance would be wrong."""
+    x = np.random.default_rng(4).integers(0, 256, (12, *GREY), dtype=np.uint8)
+    with pytest.raises(
+        ValueError, match=r"images of type uint8; it takes floats: give .*builders\.as_pixels\(images\)"
+    ):
+        make(x, key)
+    make(builders.as_pixels(x), key)
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "message"),
+    [
+        ("deep_conv", {"patch_size": 5}, "from 1x1 to 5x4, or a smaller stride of hidden layers"),
+        ("deep_conv", {"patch_size": 4, "num_inducing": 73}, r"at most 72 \(num-inducing\), or a smaller stride of .*"),
+        ("deep_conv", {"patch_size": 3, "variance": 0.0}, "every entry must be finite and above 1e-06"),
+        ("deep_conv", {"patch_size": 10}, "from 1x1 to 9x8"),
+        ("deep_se", {"width": 13}, "use a width of at most that"),
+    ],
+)
+def test_a_smaller_stride_is_advised_where_it_would_help(name, settings, message):
+    """Only where what a hidden layer puts out is too small."""
+    with pytest.raises(ValueError, match=rf"layer [12] of 2: .*{message}$"):
+        build(name, **settings)
+
+
+def test_points_have_no_stride(key):
+    """The first principal component has two values for four images: the sign of their first pixel."""
+    x = np.array([[1.0, 0.1], [1.0, -0.1], [-1.0, 0.1], [-1.0, -0.1]]).reshape(4, 1, 2, 1)
+    with pytest.raises(ValueError, match=r"layer 2 of 2: 3 inducing .*; use at most 2 \(num-inducing\)$"):
+        builders.deep_se(x, LIKELIHOOD, width=1, num_inducing=3, key=key)
 
 
 NAN = tiny.images(12, GREY) * np.where(np.arange(12) == 3, np.nan, 1)[:, None, None, None]

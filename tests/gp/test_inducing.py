@@ -199,6 +199,26 @@ def test_greedy_has_a_larger_determinant_than_random_choice(key):
     assert log_det(choose("greedy", key)) > max(random_ones) + 0.1
 
 
+@pytest.mark.parametrize("how", ["kmeans", "greedy"])
+def test_few_distinct_patches_are_not_looked_for_in_all_images(how, key, monkeypatch):
+    """Of binary pixels there are 16 patches of 2x2, and 10 000 are wished for to choose 8 from: one look is enough."""
+    grid, looks = PatchGrid((6, 5, 1), (2, 2)), []
+    windows = PatchGrid.windows
+    monkeypatch.setattr(PatchGrid, "windows", lambda *args: [looks.append(len(args[2])), windows(*args)][1])
+    images = random_images(N=5000, levels=2, grid=grid)
+    Z = choose_patches(grid, images, 8, conv(), how=how, key=key)
+    assert looks == [40_000]
+    assert len(as_set(Z.Z.value)) == 8
+
+
+def test_rare_patches_are_looked_for_in_all_images(key):
+    """All but one of 5000 images are blank: asked for all there are, it goes on until it has found them."""
+    grid = PatchGrid((6, 5, 1), (2, 2))
+    images = random_images(N=5000, grid=grid) * (np.arange(5000) == 17)[:, None, None, None]
+    Z = choose_patches(grid, images, 21, conv(), how="greedy", key=key)
+    assert as_set(Z.Z.value) == as_set(every_pair(images[16:18], grid)[0])
+
+
 @every_initialiser
 @pytest.mark.parametrize("places", ["none", "uniform", "true"])
 def test_same_key_same_choice(how, places, key):

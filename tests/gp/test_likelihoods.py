@@ -1,5 +1,7 @@
 """Likelihoods: E[log p(y | f)] against dense integration, large Monte Carlo and closed forms, and p(y | f) itself."""
 
+from dataclasses import fields
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -190,7 +192,7 @@ def test_bernoulli_of_a_mixed_output_uses_its_variance(float64, key):
 
 def test_gaussian_closed_form(float64, key):
     y = np.array([[0.1, -2.0, 0.5], [1.0, 1.0, 1.0], [0.0, 3.0, -1.0]])
-    value = expected_log_prob(Gaussian(0.3, outputs=3), outputs(MEAN, VARIANCE), jnp.asarray(y), key)
+    value = expected_log_prob(Gaussian(0.3, num_outputs=3), outputs(MEAN, VARIANCE), jnp.asarray(y), key)
     one = lambda n, k: reference.gaussian_expected_log_prob(MEAN[n, k], VARIANCE[n, k], y[n, k], 0.3)
     np.testing.assert_allclose(value, [sum(one(n, k) for k in range(3)) for n in range(3)], rtol=1e-10)
 
@@ -219,3 +221,11 @@ def test_bernoulli_probabilities_are_the_probit(float64):
 )
 def test_numbers_of_outputs_and_classes(likelihood, outputs, classes):
     assert (likelihood.num_outputs, likelihood.num_classes) == (outputs, classes)
+
+
+def test_every_number_of_a_likelihood_has_one_name():
+    assert Softmax(num_classes=4) == Softmax(4)
+    assert RobustMax(num_classes=4, epsilon=0.1) == RobustMax(4, 0.1)
+    assert [field.name for field in fields(Softmax)] == ["num_classes"]
+    assert [field.name for field in fields(Gaussian)] == ["variance", "num_outputs"]
+    assert (Gaussian().num_outputs, Gaussian(0.1, 3).num_outputs) == (1, 3)

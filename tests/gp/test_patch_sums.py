@@ -23,7 +23,7 @@ each_kernel = pytest.mark.parametrize(
 def way(request, monkeypatch):
     """Fused kernels are run by an interpreter, with tiles that divide neither M nor P."""
     if request.param == "fused":
-        monkeypatch.setattr(patch_sums, "_way", lambda x: patch_sums_gpu)
+        monkeypatch.setattr(patch_sums, "_implementation", lambda x: patch_sums_gpu)
         for name, value in {"INTERPRET": True, "INDUCING": 3, "PATCHES": 2, "TILES": 13}.items():
             monkeypatch.setattr(tiles, name, value)
     else:
@@ -92,9 +92,21 @@ def test_far_from_the_origin_single_precision_keeps_its_digits():
     np.testing.assert_allclose(given, near, rtol=1e-3, atol=1e-4)
 
 
-def test_the_largest_divisor_that_fits():
+@pytest.mark.parametrize("images", [2, 5])
+def test_images_that_fill_no_whole_group(images, float64, monkeypatch):
+    """Seven of them, in groups of at most so many."""
+    response, Z, _, places, w = problem("SquaredExponential", False)
+    patches = jnp.asarray(np.random.default_rng(1).normal(size=(7, P, E)))
+    monkeypatch.setitem(patch_sums_groups.AT_ONCE, "cpu", images * P * P)
+    cross = lambda r, *rest: r.cross_sums(*rest)
+    assert_same_with_gradients(plain_cross, cross, (response, Z, patches, places, w), 3)
+    assert_same_with_gradients(plain_self, lambda r, *rest: r.self_sums(*rest), (response, patches, places, w), 4)
+
+
+def test_groups_are_as_large_as_fits():
+    """With 2**16 values of k at a time: all images, or a power of two of them, whatever their number."""
     sizes = [
         patch_sums_groups._group_size(N, per_image)
-        for N, per_image in ((64, 2**14), (64, 2**20), (60, 2**12), (7, 2**15))
+        for N, per_image in ((64, 2**14), (64, 2**20), (60, 2**12), (127, 2**13), (7, 2**13), (7, 10_000))
     ]
-    assert sizes == [4, 1, 15, 1]
+    assert sizes == [4, 1, 16, 8, 7, 4]

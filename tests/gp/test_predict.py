@@ -11,7 +11,7 @@ from scipy.special import ndtr, softmax
 
 from tickgp.gp.likelihoods import Bernoulli, Gaussian, RobustMax, Softmax
 from tickgp.gp.params import Positive
-from tickgp.gp.predict import Prediction, predict
+from tickgp.gp.predict import Prediction, predict, predict_moments
 
 MANY = 20_000
 DRAWS = {"num_samples": 1250, "likelihood_samples": 16}
@@ -177,8 +177,53 @@ def test_keys_matter_and_repeat(model, key):
 
 
 def test_regression_is_refused(key):
-    with pytest.raises(TypeError, match="class probabilities need a likelihood of classes, and Gaussian has none"):
+    with pytest.raises(
+        TypeError, match=r"likelihood of classes, and Gaussian has none; .* use tickgp\.predict_moments\("
+    ):
         predict(tiny.build("se", Gaussian()), tiny.images(2), key=key)
+
+
+@pytest.mark.parametrize("name", ["se", "tick"])
+def test_moments_of_a_layer_are_the_closed_form(name, float64, key):
+    """Eq. qf, whatever the number of samples; in two batches, of which the last is not full."""
+    model, x = tiny.perturbed(tiny.build(name, Gaussian(0.1, 2), jitter=1e-12)), tiny.images(5)
+    mean, variance, _ = tiny.outputs(model.layers[0], x)
+    for num_samples in (1, 30):
+        found = predict_moments(model, x, key=key, num_samples=num_samples, batch_size=3)
+        np.testing.assert_allclose(found[0], mean, rtol=1e-8, atol=1e-10)
+        np.testing.assert_allclose(found[1], variance, rtol=1e-8)
+
+
+@pytest.mark.parametrize("sampling", ["marginal", pytest.param("full", marks=pytest.mark.slow)])
+def test_deep_moments_are_those_of_draws_of_f(sampling, key):
+    """Plain Monte Carlo by numpy: the hidden layer, then f given it."""
+    model = set_last(tiny.perturbed(tiny.build("deep_tick", Gaussian(), sampling=sampling)), q_mu=2.0, q_sqrt=0.3)
+    x, S = tiny.images(1), 600
+    mean, variance = (float(a[0, 0]) for a in predict_moments(model, x, key=key, **DEEP))
+    rng, draws, means = np.random.default_rng(6), [], []
+    for hidden in tiny.hidden_draws(model.layers[0], x[0], sampling, S):
+        m, v, _ = tiny.outputs(model.layers[1], hidden[None])
+        means.append(m[0, 0])
+        draws.append(rng.normal(m[0, 0], np.sqrt(v[0, 0]), 20))
+    draws = np.array(draws)
+    between = np.var(means)
+    assert between > 0.2 * variance  # else the test would not see it
+    errors = np.sqrt(between * (1 / S + 1 / DEEP["num_samples"]))
+    np.testing.assert_allclose(mean, np.mean(means), atol=4 * errors)
+    np.testing.assert_allclose(variance, draws.var(), rtol=4 * np.sqrt(2 / S + 2 / DEEP["num_samples"]))
+
+
+def test_moments_do_not_depend_on_neighbours(key):
+    model, x = tiny.perturbed(tiny.build("deep_tick", Gaussian(0.1, 2), sampling="correlated")), tiny.images(5)
+    settings = {"num_samples": 12, "batch_size": 3, "key": key}
+    whole, part = (predict_moments(model, x[pick], **settings) for pick in (np.arange(5), [4, 1]))
+    for a, b in zip(part, whole, strict=True):
+        np.testing.assert_allclose(a, b[np.array([4, 1])], rtol=2e-5, atol=2e-6)
+
+
+def test_moments_want_a_sample(key):
+    with pytest.raises(ValueError, match="0 samples in batches of 2 were asked for; each must be at least 1"):
+        predict_moments(tiny.build("se", Gaussian()), tiny.images(2), key=key, num_samples=0, batch_size=2)
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,10 @@ import reference
 import tiny
 
 from tickgp.gp.builders import deep_tick
-from tickgp.gp.kernels import Matern52
+from tickgp.gp.kernels import AbstractKernel, Matern32, Matern52, SquaredExponential
 from tickgp.gp.likelihoods import Softmax
 from tickgp.gp.means import IdentityConv
-from tickgp.gp.params import freeze
+from tickgp.gp.params import Positive, freeze
 from tickgp.gp.variational import MeanField
 from tickgp.gp.warm_start import warm_start
 
@@ -133,6 +133,45 @@ def test_weights_and_places_follow_the_pixels(patch, stride, last_stride, key):
     np.testing.assert_allclose(in_old_pixels, before.inducing[0].places.value, rtol=1e-12)
     old_length, new_length = (gp.kernel.covariance.response.location.lengthscale.value for gp in (before, after))
     np.testing.assert_allclose(new_length * np.sqrt(np.prod(stride)), old_length, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "location",
+    [
+        Matern32(1.0, 3.0) + SquaredExponential(0.4, 5.0),
+        Matern32(1.0, 3.0) * (SquaredExponential(0.4, np.array([5.0, 2.0])) + Matern52(0.2, 4.0)),
+    ],
+)
+def test_every_part_of_a_location_kernel_is_in_the_new_pixels(location, key):
+    """Two places are as much alike as they were, with a stride of 2 in both directions."""
+    old = trained(location=location)
+    new = warm_start(old, IMAGES, key=key, patch_size=2, stride=2)
+    before, after = (model.layers[-1].gp.kernel.covariance.response.location for model in (old, new))
+    places = jnp.asarray(np.random.default_rng(0).uniform(0, 6, (5, 2)))
+    np.testing.assert_allclose(after(places / 2, places / 2), before(places, places), rtol=1e-6)
+    assert not identical(before, after)
+
+
+class Dot(AbstractKernel):
+    """1 + scale a·b: how alike two places are depends on where both stand."""
+
+    scale: Positive
+
+    def __call__(self, a, b):
+        return 1 + self.scale.value * a @ b.T
+
+    def diag(self, a):
+        return 1 + self.scale.value * jnp.sum(a**2, axis=1)
+
+
+@pytest.mark.parametrize("combine", [lambda k: k, lambda k: k * Matern32(1.0, 3.0)])
+def test_a_location_kernel_that_is_not_stationary_wants_a_stride_of_one(combine, key):
+    old = trained(location=combine(Dot(Positive(0.1))))
+    with pytest.raises(ValueError, match=r"stride of the new layer is \(2, 1\), .* kernel Dot; use a stride of 1, or"):
+        warm_start(old, IMAGES, key=key, patch_size=2, stride=(2, 1))
+    new = warm_start(old, IMAGES, key=key)
+    before, after = (model.layers[-1].gp.kernel.covariance.response for model in (old, new))
+    assert identical(before, after)
 
 
 def test_the_new_layer_starts_as_the_identity(models):

@@ -13,7 +13,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from runs.small import SMALL, untimed
-from safetensors.numpy import save
 
 import tickgp
 from tickgp.data.dataset import load_dataset
@@ -28,7 +27,7 @@ from tickgp.runs.model_file import TrainedModel, load_model
 from tickgp.runs.report import write_predictions, write_report
 from tickgp.training import loop
 from tickgp.training.config import DataConfig, ModelConfig
-from tickgp.training.tensors import read_arrays, read_words
+from tickgp.training.tensors import read_words
 from tickgp.training.toml import format_config, read_config
 
 
@@ -369,6 +368,16 @@ def test_an_elbo_at_rest_ends_training_and_stays_at_rest(tmp_path):
     notes = [event.text for event in events if isinstance(event, Note)]
     assert any("that of guessing by the shares of the classes: too low to choose a model by" in note for note in notes)
     assert list(execute(tmp_path / "run")) == [events[0], event]
+    with pytest.raises(UsageError, match=r"came to rest at step \d+, .* begin another run from it: --start-from"):
+        list(execute(tmp_path / "run", limits=Limits(600, None)))
+    assert read_config(tmp_path / "run/config.toml").training.max_steps == 500
+
+
+def test_another_precision_than_that_of_the_settings_is_refused(tmp_path):
+    """Otherwise the file would say double of a model in single precision, which nothing can read."""
+    with pytest.raises(ValueError, match=r'double precision; set jax.config.update\("jax_enable_x64", True\) first'):
+        list(execute(tmp_path / "run", replace(SMALL, model=replace(SMALL.model, float64=True))))
+    assert not (tmp_path / "run").exists()
 
 
 def test_validation_images_are_left_out_and_choose_the_threshold(tmp_path):
@@ -430,19 +439,6 @@ def test_a_model_says_how_far_apart_its_patches_stand(finished, monkeypatch):
     monkeypatch.setattr(layer_builders, "_PATCHES", 2)
     with pytest.raises(ValueError, match="whose default strides were 1 for such images, and are 3 now; train it again"):
         load_model(finished)
-
-
-def test_a_model_of_which_strides_are_not_known_is_refused(finished, tmp_path):
-    """Unless its learned weights, one for each patch, would show that others are meant now."""
-    shutil.copytree(finished, tmp_path / "run")
-    path = tmp_path / "run/model.safetensors"
-    arrays, words = read_arrays(path)
-    del words["strides"]
-    path.write_bytes(save(arrays, words))
-    assert load_model(tmp_path / "run").config == SMALL
-    path.write_bytes(save(arrays, {**words, "config": words["config"].replace("weights = true", "weights = false")}))
-    with pytest.raises(ValueError, match="by an earlier version of tickgp, which kept no strides; train it again"):
-        load_model(tmp_path / "run")
 
 
 def test_where_nothing_can_be_written_is_said_before_the_data_are_read(tmp_path, monkeypatch):

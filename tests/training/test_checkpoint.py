@@ -89,7 +89,9 @@ def test_an_empty_folder_is_said(tmp_path):
 def test_another_model_does_not_fit(tmp_path, key):
     save_checkpoint(tmp_path, initial_state(model()), 0.0)
     other = tickgp.tick(X, tickgp.Softmax(3), patch_size=3, num_inducing=5, key=key)
-    with pytest.raises(ValueError, match="does not fit its model at"):
+    with pytest.raises(
+        ValueError, match=r"does not fit its model at .*; it was made with other settings \(restore them\) or by"
+    ):
         load_checkpoint(tmp_path, initial_state(other))
 
 

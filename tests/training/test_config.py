@@ -2,6 +2,7 @@
 
 from typing import get_args
 
+import jax
 import pytest
 
 from tickgp.cli.reproduce import Name
@@ -62,6 +63,8 @@ def test_settings_of_folders(settings):
         (TrainingConfig, {"max_steps": 0}, "max-steps 0 was given; it must be above 0"),
         (TrainingConfig, {"patience": 10}, "at least the 100 steps of report-every"),
         (DataConfig, {"validation_share": 1.0}, "validation-share 1.0 was given"),
+        (Config, {"seed": -1}, "seed -1 was given; it must be from 0 to 4294967295"),
+        (Config, {"seed": 2**32 + 5}, "seed 4294967301 was given; it must be from 0 to 4294967295"),
         (Config, {"max_error": 0.0}, "max-error 0.0 was given"),
         (Config, {"confidence": 95.0}, "confidence 95.0 was given"),
     ],
@@ -69,6 +72,17 @@ def test_settings_of_folders(settings):
 def test_numbers_out_of_range(kind, settings, words):
     with pytest.raises(ValueError, match=words):
         kind(**settings)
+
+
+def test_different_seeds_give_different_keys():
+    keys = {tuple(jax.random.key_data(jax.random.key(Config(seed).seed)).tolist()) for seed in (0, 5, 2**31, 2**32 - 1)}
+    assert len(keys) == 4
+
+
+@pytest.mark.parametrize(("patience", "window"), [(None, None), (100, 1), (200, 2), (201, 3), (299, 3)])
+def test_patience_is_at_least_what_was_asked_for(patience, window):
+    """In reports, of 100 steps each."""
+    assert TrainingConfig(patience=patience, report_every=100).window == window
 
 
 def test_choices_are_those_of_the_library():

@@ -5,8 +5,13 @@ import numpy as np
 import pytest
 
 import tickgp
+from tickgp.gp.convolution import MultiOutputConvolutional, PatchResponse
+from tickgp.gp.covariances import Pointwise
+from tickgp.gp.kernels import Matern32, SquaredExponential
+from tickgp.gp.multioutput import Separate, Shared
+from tickgp.gp.patches import PatchGrid
 from tickgp.training import loop
-from tickgp.training.failures import TrainingError, all_finite, raised_jitter
+from tickgp.training.failures import TrainingError, _diagnosis, _values, all_finite, raised_jitter
 from tickgp.training.loop import train
 
 RNG = np.random.default_rng(0)
@@ -107,12 +112,19 @@ def test_at_the_limit_the_error_names_layer_and_values(key):
 
 
 def test_the_diagnosis_finds_a_covariance_without_factor():
-    from tickgp.training.failures import _diagnosis
-
     words = _diagnosis(singular_model(1e-12))
     assert "Kuu of layer 1 has no Cholesky factor" in words
-    assert "lengthscale 1.0" in words
-    assert "variance 5.0" in words
+    assert "patch.variance 5.0, patch.lengthscale 1.0, location.variance 1.0, location.lengthscale 3.0" in words
+
+
+def test_parameters_are_named_by_their_kernel():
+    one, two = SquaredExponential(2.0, 3.0), Matern32(4.0, np.array([5.0, 6.0]))
+    assert _values(Shared(Pointwise(one))) == "variance 2.0, lengthscale 3.0"
+    both = "0.variance 2.0, 0.lengthscale 3.0, 1.variance 4.0, 1.lengthscale [5. 6.]"
+    assert _values(Separate((Pointwise(one), Pointwise(two)))) == both
+    response = PatchResponse(one, two + one)
+    words = _values(Shared(MultiOutputConvolutional(PatchGrid((6, 5, 1), (3, 3)), response)))
+    assert words.startswith("patch.variance 2.0, patch.lengthscale 3.0, location.terms.0.variance 4.0, ")
 
 
 @pytest.mark.parametrize("sizes", [(3,), (300 * 300,), (3, 300 * 300, 1)])

@@ -1,1 +1,1 @@
-"""What the Gaussian processes are compared with: the dropout CNN, ensembles of it, temperature scaling."""
+"""What the Gaussian processes are compared with: the dropout CNN, and temperature scaling."""

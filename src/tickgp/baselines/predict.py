@@ -1,8 +1,6 @@
-"""Class probabilities of the CNN: averaged over draws of dropout, over an ensemble, or of the network as it is."""
+"""Class probabilities of the CNN: averaged over draws of dropout, or of the network as it is."""
 
 from __future__ import annotations
-
-from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
@@ -35,16 +33,6 @@ def predict_cnn(
     # Without dropout all draws are the same.
     shape = (num_samples if check_rate(dropout) else 1, UNITS)
     return _average(_logits(model, images, dropout_scales(key, dropout, shape), batch_size))
-
-
-def predict_ensemble(models: Sequence[CNN], images: ArrayLike, *, batch_size: int = 128) -> Prediction:
-    """Class probabilities (1/E) Σ_e softmax(logits of member e), of E networks without dropout at test.
-
-    The mutual information is how much the members disagree.
-    """
-    if not models:
-        raise ValueError("an ensemble of 0 networks was given; there must be at least 1")
-    return _average(jnp.stack([predict_logits(model, images, batch_size=batch_size) for model in models]))
 
 
 def predict_logits(model: CNN, images: ArrayLike, *, batch_size: int = 128) -> Float[Array, "N K"]:

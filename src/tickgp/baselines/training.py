@@ -7,7 +7,6 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import equinox as eqx
 import jax
@@ -88,13 +87,6 @@ def train_cnn(
             began += time.monotonic() - now
         if ending:
             return
-
-
-def fit_cnn(model: CNN, images: ArrayLike, labels: ArrayLike, *, steps: int, key: PRNGKeyArray, **settings: Any) -> CNN:
-    """`model`, trained. Settings: those of `train_cnn`."""
-    for event in train_cnn(model, images, labels, steps=steps, key=key, **settings):
-        model = event.state.model
-    return model
 
 
 def initial_state(model: CNN) -> CNNState:

@@ -19,6 +19,9 @@ DESCRIPTION = (
     "Image classification with Gaussian processes whose probabilities can be trusted.\n"
     "`tickgp --version` says which version this is; --debug shows where an error comes from."
 )
+SHORT = (tyro.conf.FlagCreatePairsOff, tyro.conf.DisallowNone)
+"""For help: of each flag the form that changes something, and no None. The others are understood as well: settings of
+--config or --resume are defaults too, and one must be able to say again, or to take back, what these say."""
 
 
 def main() -> None:
@@ -62,7 +65,8 @@ def _run(arguments: list[str]) -> None:
     others = (use.evaluate, use.predict, use.compare, use.info, use.report, reproduce, use.data)
     commands = {"train": train_command(arguments)} | {command.__name__: command for command in others}
     if arguments[0] in commands:
-        tyro.cli(commands[arguments[0]], prog=f"tickgp {arguments[0]}", args=arguments[1:])
+        config = SHORT if {"-h", "--help"} & {*arguments} else ()
+        tyro.cli(commands[arguments[0]], prog=f"tickgp {arguments[0]}", args=arguments[1:], config=config)
         return
     app = tyro.extras.SubcommandApp()
     for name, command in commands.items():

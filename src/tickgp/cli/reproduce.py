@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -85,20 +86,31 @@ def reproduce(
         raise UsageError(f"there is no run {unknown[0]} here; choose among: {', '.join(cell.name for cell in cells)}")
     chosen = [cell for cell in cells if not only or cell.name in only]
     places = Places(work, results, data_dir)
-    if not status and page.exists() and not is_page(page):
-        raise UsageError(f"{page} is not a page of results, and is not overwritten; give another --page")
     exit_code = 0
     if not status:
+        if page.exists() and not is_page(page):
+            raise UsageError(f"{page} is not a page of results, and is not overwritten; give another --page")
+        _make_folder(page.parent)
         exit_code = _run(_runner(chosen, scale, places, workers, device), max_seconds, console)
         try:
             for path in draw(names, scale, places):
                 console.print(f"drew {path}", highlight=False, soft_wrap=True)
         finally:
-            write_whole(page, results_page(results).encode())
+            write_whole(page, results_page(results, page).encode())
             console.print(f"wrote {page}", highlight=False, soft_wrap=True)
     console.print(_progress_table(chosen, scale, places))
     if exit_code:
         sys.exit(exit_code)
+
+
+def _make_folder(folder: Path) -> None:
+    """The folder of the page, before hours of runs whose results it is to show."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"the folder {folder} cannot be made ({error.strerror}); give another --page") from None
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise UsageError(f"nothing may be written into {folder}; give another --page")
 
 
 def _runner(cells: list[Cell], scale: Scale, places: Places, workers: int, device: Device) -> Runner:
@@ -119,6 +131,7 @@ def _run(runner: Runner, max_seconds: float | None, console: Console) -> int:
     from tickgp.runs.events import Note, Report, Stopped
 
     began, failed = time.monotonic(), False
+    begun: dict[str, float] = {}
     late = lambda: max_seconds is not None and time.monotonic() - began > max_seconds
     say = lambda text: console.print(text, highlight=False, soft_wrap=True, markup=False)
     with stop_on_signal() as stopping:
@@ -126,9 +139,10 @@ def _run(runner: Runner, max_seconds: float | None, console: Console) -> int:
             whose, event = (f"{said.cell.name}: ", said.event) if isinstance(said, Said) else ("", said)
             match event:
                 case Begun(cell):
+                    begun[cell.name] = time.monotonic()
                     say(f"{cell.name} ...")
                 case Done(cell):
-                    say(f"{cell.name} done, {time.monotonic() - began:.0f} s")
+                    say(f"{cell.name} done, {time.monotonic() - begun[cell.name]:.0f} s")
                 case Failed(cell, error):
                     if "--debug" in sys.argv:
                         raise error

@@ -32,8 +32,8 @@ def metrics_table(title: str, metrics: dict[str, Any]) -> Table:
     table = Table("", "value", "95 % interval", title=_title(f"{title}: {test['n']} test images"))
     rows: dict[str, tuple[str, Callable[[float | None], str]]] = {
         "error": ("top1_error", percent),
-        "error of the best two": ("top2_error", percent),
-        "error of the best three": ("top3_error", percent),
+        "top-2 error": ("top2_error", percent),
+        "top-3 error": ("top3_error", percent),
         "NLL (nats per image)": ("nll", number),
         "NLL of the misses": ("nll_misses", number),
         "calibration error (ECE)": ("ece", number),
@@ -98,10 +98,10 @@ def promise(threshold: Threshold | str, answers: Sequence[Answer] = ()) -> str:
     person = sum(bool(answer.hand_over) for answer in answers)
     counted = f"For a person: {person} of {len(answers)}. " if answers else ""
     return (
-        f"{counted}The model decides where it is at least {100 * threshold.threshold:.2f} % sure and the image is not "
-        f"unusual, that is unlike those it knows. Of such images it gets at most {100 * threshold.max_error:g} % "
-        f"wrong, with {100 * threshold.level:g} % confidence, if new images are like the {threshold.held_out} held-out "
-        f"ones, of which it decided {100 * threshold.kept:.0f} %."
+        f"{counted}The model decides an image alone if it is at least {100 * threshold.threshold:.2f} % sure and the "
+        f"image is like those it knows. At most {100 * threshold.max_error:g} % of these decisions are wrong (with "
+        f"{100 * threshold.level:g} % confidence), provided that new images are like the {threshold.held_out} held-out "
+        f"ones, of which it decided {100 * threshold.kept:.0f} % alone."
     )
 
 
@@ -111,9 +111,10 @@ def handed_over(handed: dict[str, Any]) -> str:
         return promise(handed["reason"])
     rest = ""
     if handed["error_of_the_rest"] is not None:
-        rest = f"; of the others {percent(handed['error_of_the_rest'])} are labelled wrongly"
-        rest += f", where {100 * handed['max_error']:g} % is allowed for images like those of training"
-    return f"For a person: {percent(handed['share'])}, unusual ones {percent(handed['unusual'])}{rest}."
+        rest = f"; of the rest {percent(handed['error_of_the_rest'])} are labelled wrongly"
+        rest += f" (allowed: {100 * handed['max_error']:g} %, for images like those of training)"
+    unlike = f"({percent(handed['unusual'])} because they are unlike the training images)"
+    return f"{percent(handed['share'])} go to a person {unlike}{rest}."
 
 
 def _path(title: str) -> Column:

@@ -35,10 +35,10 @@ Model = Positional[
     Annotated[Path, arg(metavar="RUN", help="Folder of a finished run, or mnist-tick, which is included.")]
 ]
 MaxError = Annotated[
-    float | None, arg(help="Error allowed where the model decides by itself; by default the run's, 0.01 at first.")
+    float | None, arg(help="Largest share of wrong decisions allowed; by default the run's own setting, normally 0.01.")
 ]
 Confidence = Annotated[
-    float | None, arg(help="Confidence with which the error stays below; by default the run's, 0.95 at first.")
+    float | None, arg(help="Confidence of that promise; by default the run's own setting, normally 0.95.")
 ]
 Json = Annotated[bool, arg(help="Print one JSON object and nothing else.")]
 Where = Annotated[Device, arg(help="Where to compute; by default a GPU if there is one.")]
@@ -207,8 +207,10 @@ def _compute_like(run: Path, device: Device) -> None:
 
 
 def _print_csv(answers: list[Answer], class_names: tuple[str, ...]) -> None:
-    names = ("file", "label", "probability", "entropy", "mutual_information", "variance", "unusual", "hand_over")
-    writer = csv.writer(sys.stdout)
+    from tickgp.gp.predict import DOUBTS
+
+    names = ("file", "label", "probability", *DOUBTS, "unusual", "hand_over")
+    writer = csv.writer(sys.stdout, lineterminator="\n")
     writer.writerow([*names, *(f"p({name})" for name in class_names)])
     for answer in answers:
         writer.writerow([*(getattr(answer, name) for name in names), *answer.probabilities.values()])

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 from tickgp.data.cifar import read_cifar
 from tickgp.data.contents import Contents
 from tickgp.data.digits import read_digits
 from tickgp.data.idx import read_idx_pair
-from tickgp.data.locate import find_files
+from tickgp.data.locate import DataDir, find_files
 from tickgp.data.pixels import to_grey
 from tickgp.data.publishers import CIFAR10, FASHION_MNIST, MNIST, SEMEION, Source
 from tickgp.data.semeion import read_semeion
@@ -31,11 +30,11 @@ class Entry:
     image: tuple[int, int, int]
     """Height, width and channels."""
     class_names: tuple[str, ...]
-    read: Callable[[Path | None], Contents]
+    read: Callable[[DataDir], Contents]
 
 
-def _idx(source: Source, class_names: tuple[str, ...]) -> Callable[[Path | None], Contents]:
-    def read(data_dir: Path | None) -> Contents:
+def _idx(source: Source, class_names: tuple[str, ...]) -> Callable[[DataDir], Contents]:
+    def read(data_dir: DataDir) -> Contents:
         train_images, train_labels, test_images, test_labels = find_files(source, data_dir)
         train = read_idx_pair(train_images, train_labels, len(class_names))
         test = read_idx_pair(test_images, test_labels, len(class_names))
@@ -44,16 +43,16 @@ def _idx(source: Source, class_names: tuple[str, ...]) -> Callable[[Path | None]
     return read
 
 
-def _semeion(data_dir: Path | None) -> Contents:
+def _semeion(data_dir: DataDir) -> Contents:
     return Contents(read_semeion(*find_files(SEMEION, data_dir)), None, DIGITS)
 
 
-def _cifar10(data_dir: Path | None) -> Contents:
+def _cifar10(data_dir: DataDir) -> Contents:
     *train, test = find_files(CIFAR10, data_dir)
     return Contents(read_cifar(train), read_cifar([test]), OBJECTS)
 
 
-def _cifar10_grey(data_dir: Path | None) -> Contents:
+def _cifar10_grey(data_dir: DataDir) -> Contents:
     return _cifar10(data_dir).map_images(to_grey)
 
 

@@ -53,6 +53,13 @@ class Contents:
     test: Split | None
     class_names: tuple[str, ...]
     notes: tuple[str, ...] = ()
+    validation: Split | None = None
+    """Images to make choices on, where the source has such."""
+
+    @property
+    def parts(self) -> tuple[Split, ...]:
+        """All that there are."""
+        return tuple(part for part in (self.train, self.test, self.validation) if part is not None)
 
     def map_images(self, change: Callable[[np.ndarray], np.ndarray]) -> Contents:
         """The same, with `change` made to all images."""
@@ -74,7 +81,8 @@ class Contents:
         return replace(self._map(part), class_names=class_names)
 
     def _map(self, change: Callable[[Split], Split]) -> Contents:
-        return replace(self, train=change(self.train), test=None if self.test is None else change(self.test))
+        test, validation = (None if part is None else change(part) for part in (self.test, self.validation))
+        return replace(self, train=change(self.train), test=test, validation=validation)
 
 
 def damaged(path: Path, found: str, expected: str) -> ValueError:

@@ -12,9 +12,10 @@ import numpy as np
 from tickgp.data.catalogue import CATALOGUE
 from tickgp.data.contents import Contents, Split
 from tickgp.data.folder import read_folder
+from tickgp.data.locate import DataDir
 from tickgp.data.npz import read_npz
 from tickgp.data.pictures import Fit, Size
-from tickgp.data.pixels import frame, to_grey
+from tickgp.data.pixels import darkness, frame, to_grey
 from tickgp.data.splits import stratified_split, unevenness
 from tickgp.errors import UsageError
 
@@ -30,7 +31,7 @@ class Dataset:
     validation: Split | None = None
     """Images left out of training to make choices on."""
     notes: tuple[str, ...] = ()
-    """What a person should know: images left out, uneven classes, images fitted to a model."""
+    """What a person should know: images left out, dark images, uneven classes, images fitted to a model."""
 
     @property
     def parts(self) -> tuple[Split, ...]:
@@ -55,7 +56,7 @@ class Dataset:
 def load_dataset(
     name: str,
     *,
-    data_dir: Path | None = None,
+    data_dir: DataDir = None,
     image_size: Size | int | None = None,
     fit: Fit = "pad",
     grey: bool = False,
@@ -71,13 +72,14 @@ def load_dataset(
     """The dataset of that name (see `CATALOGUE`), the images in `folder:PATH`, or the arrays x and y in `npz:FILE`.
 
     `data_dir` holds the publishers' files; by default $TICKGP_DATA, then the user's cache, which fills by download.
+    Of several data folders the first is searched first and must be there; those after it may be gone.
     `image_size`, a side or (height, width), `fit` and `skip_bad_images` are for folders: pictures of another shape are
     padded with a border, or cropped (see `read_picture`). `grey` makes colour images grey.
     Data without a split of their own are split by `seed`: `test_share` of every class is for testing, with 1
     everything, to evaluate a model on data that it has not seen. Of what is left for training, `validation_share` of
-    every class is set aside. Where not all is wanted, `classes` names those to keep, and `train_images` and
-    `test_images` say how many are drawn. `like` is the image shape (H, W, C) of a model to evaluate: pictures of a
-    folder are scaled to it, other images are set in a black frame if they are smaller.
+    every class is set aside, unless a folder has images for that. Where not all is wanted, `classes` names those to
+    keep, and `train_images` and `test_images` say how many are drawn. `like` is the image shape (H, W, C) of a model to
+    evaluate: pictures of a folder are scaled to it, other images are set in a black frame if they are smaller.
     """
     kind, _, path = name.partition(":")
     if name in ("folder:", "npz:"):
@@ -93,22 +95,22 @@ def load_dataset(
         contents = contents.map_images(to_grey)
     if classes:
         contents = contents.only(classes)
+    notes = darkness([part.images for part in contents.parts], from_files=kind == "folder")
     if like is not None:
         contents = _framed(contents, like)
     dataset = _split(name, contents, test_share, validation_share, seed)
     train = _some(dataset.train, train_images, "training", seed)
-    return replace(
-        dataset,
-        train=train,
-        test=_some(dataset.test, test_images, "test", seed),
-        notes=dataset.notes + unevenness(train.labels, dataset.class_names),
-    )
+    if like is None:  # nothing is trained on data for a model that is there
+        notes += unevenness(train.labels, dataset.class_names)
+    test = _some(dataset.test, test_images, "test", seed)
+    return replace(dataset, train=train, test=test, notes=dataset.notes + notes)
 
 
-def _read_named(name: str, data_dir: Path | None) -> Contents:
+def _read_named(name: str, data_dir: DataDir) -> Contents:
     if name not in CATALOGUE:
-        choices = ", ".join([*CATALOGUE, "folder:PATH", "npz:FILE"])
-        instead = f"did you mean folder:{name}?" if Path(name).is_dir() else f"choose one of: {choices}"
+        path, choices = Path(name).expanduser(), ", ".join([*CATALOGUE, "folder:PATH", "npz:FILE"])
+        likely = "folder" if path.is_dir() else "npz" if path.is_file() and path.suffix == ".npz" else None
+        instead = f"choose one of: {choices}" if likely is None else f"did you mean {likely}:{name}?"
         raise UsageError(f"there is no dataset {name!r}; {instead}")
     entry, contents = CATALOGUE[name], CATALOGUE[name].read(data_dir)
     found = len(contents.train), len(contents.test or ())
@@ -136,8 +138,13 @@ def _framed(contents: Contents, shape: tuple[int, ...]) -> Contents:
 
 
 def _split(name: str, contents: Contents, test_share: float, validation_share: float, seed: int) -> Dataset:
-    """Train and test as the source has them, or else drawn from every class; then validation from train."""
-    names, train, test, validation = contents.class_names, contents.train, contents.test, None
+    """Train and test as the source has them, or else drawn from every class; validation likewise, from train."""
+    names, train, test, validation = contents.class_names, contents.train, contents.test, contents.validation
+    if validation is not None and validation_share:
+        raise UsageError(
+            f"a validation share of {validation_share} was given, and {name} has images for validation of its own; "
+            "leave it out, or move those images to the training images"
+        )
     if test is None:
         train, test = _set_aside(train, test_share, seed, names)
     if validation_share:

@@ -1,4 +1,4 @@
-"""A folder of images: one subfolder for each class, with or without train/ and test/ above them."""
+"""A folder of images: one subfolder for each class, with or without train/, test/ and val/ above them."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from tickgp.data.pictures import Fit, Size, picture_size, read_picture
 from tickgp.data.pixels import to_channels
 from tickgp.errors import UsageError
 
-LAYOUT = "give each class a folder with its images, or put such folders into train/ and test/"
+LAYOUT = "give each class a folder with its images, or put such folders into train/ and test/, and if you like val/"
+PARTS = {"train": "train", "test": "test", **dict.fromkeys(("val", "valid", "validation"), "validation")}
 HIDDEN = {"__macosx", "thumbs.db", "desktop.ini"}  # and every name that starts with a dot
 # Passed over; a file with any other suffix, or with none, must be an image.
 TEXTS = {".txt", ".md", ".rst", ".html", ".htm", ".csv", ".tsv", ".json", ".jsonl", ".xml", ".yaml", ".yml", ".toml"}
 OTHERS = {".ini", ".cfg", ".log", ".pdf", ".zip", ".gz", ".tar", ".py", ".ipynb", ".sh", ".npy", ".npz", ".db"}
 SUGGESTIONS = (8, 32)  # pixels: little can be seen on less; the paper's largest images
-DARK = 63  # of 255: what 14 bits come to when they are saved as 16
+LARGEST = 128  # pixels that images may have along a side if nobody has asked for more
 
 Files = dict[str, list[Path]]
 """Image files of each class."""
@@ -33,30 +34,42 @@ def read_folder(
     Grey if every picture is, in colour otherwise. An unreadable file is an error, or is left out and counted.
     """
     parts = find_images(path)
-    names = tuple(parts[0])
+    names = tuple(parts["train"])
     if len(names) < 2:
         raise UsageError(f"{path} has {len(names)} class folders; at least 2 are needed: {LAYOUT}")
-    size = image_size or _common_size([file for part in parts for files in part.values() for file in files])
-    read = [_read_part(path, part, names, size, fit, skip_bad_images) for part in parts]
-    channels = max(split.images.shape[-1] for split, _ in read)
-    splits = [split.map_images(lambda images: to_channels(images, channels)) for split, _ in read]
-    notes = _skipped([file for _, bad in read for file in bad], sum(map(len, splits)))
-    notes += tuple(f"class {name!r} has no test images" for name in names if name not in parts[-1])
-    notes += _dark(max(int(split.images.max()) for split in splits))
-    return Contents(splits[0], splits[1] if len(splits) == 2 else None, names, notes)
+    size = image_size or _common_size([file for part in parts.values() for files in part.values() for file in files])
+    read = {kind: _read_part(path, part, names, size, fit, skip_bad_images) for kind, part in parts.items()}
+    channels = max(split.images.shape[-1] for split, _ in read.values())
+    splits = {kind: split.map_images(lambda images: to_channels(images, channels)) for kind, (split, _) in read.items()}
+    notes = _skipped([file for _, bad in read.values() for file in bad], sum(map(len, splits.values())))
+    lacking = [(name, kind) for kind, part in parts.items() for name in names if name not in part]
+    notes += tuple(f"class {name!r} has no {kind} images" for name, kind in lacking)
+    return Contents(splits["train"], splits.get("test"), names, notes, splits.get("validation"))
 
 
-def find_images(path: Path) -> list[Files]:
-    """The image files of each class: [all], or [train, test]."""
+def find_images(path: Path) -> dict[str, Files]:
+    """The image files of each class: all as train, or as train, test and, where it is there, validation."""
     if not path.is_dir():
         raise UsageError(f"folder:{path}: there is no such folder; give one that has a folder for each class in it")
-    folders = {folder.name: folder for folder in _visible(path) if folder.is_dir()}
-    if folders.keys() != {"train", "test"} or not any(map(_holds_folders, folders.values())):
-        return [_classes(path)]
-    train, test = _classes(folders["train"]), _classes(folders["test"])
-    if strangers := test.keys() - train.keys():
-        raise UsageError(f"{folders['test'] / min(strangers)} is a class that {folders['train']} lacks; add it there")
-    return [train, test]
+    folders = _parts(path)
+    parts = {kind: _classes(folder) for kind, folder in folders.items()}
+    for kind, part in parts.items():
+        if strangers := part.keys() - parts["train"].keys():
+            stranger = folders[kind] / min(strangers)
+            raise UsageError(f"{stranger} is a class that {folders['train']} lacks; add it there")
+    return parts
+
+
+def _parts(path: Path) -> dict[str, Path]:
+    """The folders of the classes to train on, to test and to make choices on; `path` itself if they are not apart."""
+    folders = [folder for folder in _visible(path) if folder.is_dir()]
+    if not any(folder.name.lower() in PARTS and _holds_folders(folder) for folder in folders):
+        return {"train": path}
+    parts = {PARTS.get(folder.name.lower(), folder.name): folder for folder in folders}
+    if len(parts) < len(folders) or parts.keys() | {"validation"} != {*PARTS.values()}:
+        names = ", ".join(folder.name for folder in folders)
+        raise UsageError(f"{path} has the folders {names}, which are neither classes nor parts; {LAYOUT}")
+    return {kind: parts[kind] for kind in PARTS.values() if kind in parts}
 
 
 def possible_images(path: Path) -> list[Path]:
@@ -92,17 +105,23 @@ def _holds_folders(path: Path) -> bool:
 
 
 def _common_size(files: list[Path]) -> Size | None:
-    """The one size of all pictures; None if no header can be read."""
+    """The one size of all pictures, if models can work through it; None if no header can be read."""
     known = [size for size in map(picture_size, files) if size is not None]
     sizes = set(known)
-    if len(sizes) <= 1:
+    if not sizes or (len(sizes) == 1 and max(known[0]) <= LARGEST):
         return next(iter(sizes), None)
     small, large = min(sizes), max(sizes)
     least, most = SUGGESTIONS
     side = max(least, min(most, int(median(map(min, known)))))
+    instance = f"for instance --image-size {side} (in Python: image_size={side})"
+    if len(sizes) == 1:
+        raise UsageError(
+            f"the images are {large[0]}×{large[1]} pixels, more than these models can work through; choose a size, "
+            f"{instance}"
+        )
     raise UsageError(
         f"the images have {len(sizes)} sizes, among them {small[0]}×{small[1]} and {large[0]}×{large[1]} (height × "
-        f"width); a model needs one size: choose it, for instance --image-size {side} (in Python: image_size={side})"
+        f"width); a model needs one size: choose it, {instance}"
     )
 
 
@@ -134,15 +153,6 @@ def _readable(
             if not skip:
                 raise ValueError(f"{error}, or leave such files out with --skip-bad-images") from error
             bad.append(file)
-
-
-def _dark(brightest: int) -> tuple[str, ...]:
-    if brightest > DARK:
-        return ()
-    return (
-        f"the brightest pixel of all images is {brightest} of 255, so that little tells them apart; if their files "
-        "have 16 bits and use fewer, stretch them first, all by the same factor",
-    )
 
 
 def _skipped(bad: list[Path], num_read: int) -> tuple[str, ...]:

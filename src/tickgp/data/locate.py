@@ -11,6 +11,10 @@ from tickgp.errors import UsageError
 
 VARIABLE = "TICKGP_DATA"
 
+DataDir = Path | tuple[Path | None, ...] | None
+"""A user's data folder, if there is one; or several in the order in which they are searched, of which the first must be
+there and those after it, which were recorded earlier, may be gone."""
+
 
 class DatasetUnavailableError(ValueError):
     """Files of a dataset are not on this machine, and could not be downloaded."""
@@ -23,17 +27,24 @@ def cache_folder() -> Path:
     return Path(pooch.os_cache("tickgp"))
 
 
-def data_folders(data_dir: Path | None) -> list[Path]:
+def data_folders(data_dir: DataDir) -> list[Path]:
     """The user's own data folders, in the order in which they are searched: `data_dir`, then $TICKGP_DATA."""
-    named = [("the data folder", data_dir), (f"${VARIABLE}", os.environ.get(VARIABLE))]
-    folders = [(who, Path(folder).expanduser()) for who, folder in named if folder]
-    for who, folder in folders:
-        if not folder.is_dir():
-            raise UsageError(f"{who} is {folder}, which is not a folder; make it, or name another")
-    return [folder for _, folder in folders]
+    given, *recorded = data_dir if isinstance(data_dir, tuple) else (data_dir,)
+    old = [folder for path in recorded if path and (folder := path.expanduser()).is_dir()]
+    return [*_folder("the data folder", given), *old, *_folder(f"${VARIABLE}", os.environ.get(VARIABLE))]
 
 
-def find_files(source: Source, data_dir: Path | None = None) -> list[Path]:
+def _folder(who: str, path: Path | str | None) -> list[Path]:
+    """The folder that was named, if one was."""
+    if not path:
+        return []
+    folder = Path(path).expanduser()
+    if not folder.is_dir():
+        raise UsageError(f"{who} is {folder}, which is not a folder; make it, or name another")
+    return [folder]
+
+
+def find_files(source: Source, data_dir: DataDir = None) -> list[Path]:
     """Every file of `source`, in its order: from `data_dir`, else $TICKGP_DATA, else the cache, else downloaded there.
 
     Files of the cache are checked by sha256, and downloaded again if wrong; files in a user's own folder are trusted.

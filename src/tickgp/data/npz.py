@@ -15,7 +15,7 @@ KEYS = ("x", "y", "x_test", "y_test", "class_names")
 
 
 def read_npz(path: Path) -> Contents:
-    """Images x (N, H, W) or (N, H, W, C), bytes or floats from 0 to 1; labels y, numbers from 0 or words.
+    """Images x (N, H, W) or (N, H, W, C), bytes, floats from 0 to 1 or booleans; labels y, numbers from 0 or words.
 
     `class_names` tells what the numbers mean, or in which order the words are counted. Nothing is unpickled.
     """
@@ -59,9 +59,9 @@ def _images(images: np.ndarray, where: str) -> np.ndarray:
     """`images` as (N, H, W, C), bytes (uint8) or float32 from 0 to 1."""
     if images.ndim not in (3, 4) or 0 in images.shape:
         raise ValueError(f"{where} has shape {images.shape}; give (N, H, W) or (N, H, W, C), none of them 0")
-    if images.dtype.kind not in "uif":
+    if images.dtype.kind not in "uifb":
         raise ValueError(f"{where} has type {images.dtype}; give bytes (uint8), or floats from 0 to 1")
-    kind, top = (np.float32, 1) if images.dtype.kind == "f" else (np.uint8, 255)
+    kind, top = (np.float32, 1) if images.dtype.kind in "fb" else (np.uint8, 255)
     if not (images.min() >= 0 and images.max() <= top):
         found = f"{images.dtype} from {images.min()} to {images.max()}"
         raise ValueError(f"{where} holds {found}; give bytes from 0 to 255, or floats from 0 to 1: rescale it")

@@ -1,10 +1,13 @@
-"""Images as arrays: colour to grey, and small images into the frame of larger ones."""
+"""Images as arrays: colour to grey, small images into the frame of larger ones, and what is said of dark ones."""
 
 from __future__ import annotations
+
+from collections.abc import Iterable
 
 import numpy as np
 
 GREY = (299, 587, 114)  # thousandths of red, green and blue
+DARK = 63 / 255  # of white: what 14 bits come to when they are saved as 16
 
 
 def to_grey(images: np.ndarray) -> np.ndarray:
@@ -47,3 +50,18 @@ def frame(images: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
         given = f"{images.shape[1]}×{images.shape[2]}"
         raise ValueError(f"images of {given} do not fit a model for {height}×{width}; choose data of at most that size")
     return pad(to_channels(images, channels), height, width)
+
+
+def darkness(parts: Iterable[np.ndarray], *, from_files: bool) -> tuple[str, ...]:
+    """A sentence if no pixel of these images is bright, so that models, made for pixels up to white, see little."""
+    images = list(parts)
+    white, brightest = 255 if images[0].dtype == np.uint8 else 1, max(part.max(initial=0) for part in images)
+    if brightest > DARK * white:
+        return ()
+    if white == 255 and brightest == 1:
+        or_else = "" if from_files else ", or store them as floats from 0 to 1"
+        return (f"the pixels are bytes from 0 to 1, and 255 is white; multiply them by 255{or_else}",)
+    fix = "multiply all by the same factor"
+    if from_files:
+        fix = "if their files have 16 bits and use fewer, stretch them first, all by the same factor"
+    return (f"the brightest pixel of all images is {brightest:g} of {white}, so that little tells them apart; {fix}",)

@@ -40,7 +40,8 @@ def unevenness(labels: np.ndarray, class_names: Sequence[str]) -> tuple[str, ...
         return (f"there are no training images of {', '.join(map(repr, missing))}, which the model cannot learn",)
     if counts[many] < UNEVEN * counts[few] or not len(labels):
         return ()
+    images = "image" if counts[few] == 1 else "images"
     return (
-        f"the classes are uneven: {counts[few]} training images of {class_names[few]!r}, {counts[many]} of "
+        f"the classes are uneven: {counts[few]} training {images} of {class_names[few]!r}, {counts[many]} of "
         f"{class_names[many]!r}; look at the confusions of each class in the report, not only at the error of all",
     )

@@ -19,7 +19,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from tickgp.data.splits import stratified_split
 from tickgp.estimator.files import Fitted, load_fitted, save_fitted
 from tickgp.estimator.inputs import Inputs, Shape, as_rows, image_shape, square, warn_of_little_range
-from tickgp.estimator.settings import CONSTRAINTS, REPORT_EVERY, run_config
+from tickgp.estimator.settings import CONSTRAINTS, run_config
+from tickgp.evaluation.familiarity import Familiarity
 from tickgp.evaluation.handover import HeldOut, hand_over, images_needed
 from tickgp.gp.models import DeepGP
 from tickgp.gp.predict import Prediction
@@ -40,6 +41,8 @@ class TickClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     Parameters
     ----------
+    Those that the chosen model does not have, such as `depth` of "tick", are ignored.
+
     model : "tick", "conv", "se", "deep-tick", "deep-conv", "deep-se" or "auto"
         Kernel and depth. "auto" is "tick" for images and "se" for rows.
     depth : int
@@ -166,8 +169,10 @@ class TickClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             self._train(config, images[kept], labels[kept]), config, _names(self.classes_), self.inputs_.shape
         )
         if len(aside):
+            familiarity = Familiarity.of(self.trained_.model, images[kept])
+            self.trained_ = replace(self.trained_, familiarity=familiarity)
             prediction = self.trained_.predict(images[aside])
-            held_out = HeldOut.of("validation", prediction.probabilities, prediction.variance, labels[aside])
+            held_out = HeldOut.of("validation", prediction.probabilities, prediction.distance, labels[aside])
             self.trained_ = replace(self.trained_, held_out=held_out)
         return self
 
@@ -201,7 +206,7 @@ class TickClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         allowed = self.trained_.config.max_error if max_error is None else max_error
         chosen = held_out.threshold(allowed, self.trained_.config.confidence)
         prediction = self._prediction(X)
-        return hand_over(prediction.probabilities.max(axis=1), prediction.variance, chosen)
+        return hand_over(prediction.probabilities.max(axis=1), prediction.distance, chosen)
 
     def save(self, folder: str | Path) -> None:
         """Write the fitted classifier to `folder`, for `load` and for `tickgp predict`. Nothing is pickled."""
@@ -262,7 +267,7 @@ class TickClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             self.elbo_.append(event.elbo)
             if self.verbose:
                 print(f"step {event.step} of {settings.max_steps}: ELBO {event.elbo:.6g}, {event.seconds:.0f} s")
-            if settings.patience is not None and at_rest(self.elbo_, settings.patience // REPORT_EVERY):
+            if settings.window is not None and at_rest(self.elbo_, settings.window):
                 break
         return model
 

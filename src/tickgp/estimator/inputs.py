@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from tickgp.gp.images import check_images
+from tickgp.gp.images import check_inputs
 
 _FAR = 10.0
 """Deviations from the mean beyond which features are all alike: to the model all of it is far from what it has seen."""
@@ -65,7 +65,7 @@ class Inputs:
     def __call__(self, rows: np.ndarray) -> np.ndarray:
         """Images (N, H, W, C): bytes, or floats of the precision that jax computes in."""
         x = rows if self.scale is None else self.scale(rows)
-        images = check_images(x.reshape(len(x), *self.shape))
+        images = check_inputs(x.reshape(len(x), *self.shape))
         if self.scale is None:
             _check_range(images)
         return images if images.dtype == np.uint8 else images.astype(jnp.result_type(float))
@@ -124,21 +124,45 @@ def _check_range(images: np.ndarray) -> None:
 
 def warn_of_little_range(images: np.ndarray) -> None:
     """Kernels start out made for pixels from 0 to 1: between those that hardly differ they see nothing."""
-    low, high = images.min(), images.max()
-    if images.dtype != np.uint8 and high - low < _LITTLE:
-        warnings.warn(
-            f"pixels go from {low:g} to {high:g} only, and models are made for 0 to 1; divide them by the largest "
-            "value that a pixel can have, or set standardise=True",
-            stacklevel=3,
-        )
+    low, high, white = float(images.min()), float(images.max()), 255 if images.dtype == np.uint8 else 1
+    if high - low >= _LITTLE * white:
+        return
+    said = f"pixels go from {low:g} to {high:g} only, and models are made for 0 to 1"
+    fix = "divide them by the largest value that a pixel can have"
+    if white == 255:
+        said = f"pixels are bytes from {low:g} to {high:g} only, and 255 is white"
+        fix = "multiply them by 255, or give floats from 0 to 1" if high == 1 else "stretch them, all in the same way"
+    warnings.warn(f"{said}; {fix}, or set standardise=True", stacklevel=3)
 
 
 def _own_shape(X: Any) -> Shape | None:
     """(H, W, C) of an array of images; None for rows, and for what scikit-learn will refuse."""
-    shape = np.asarray(X).shape
+    shape = _array(X).shape
     if len(shape) > 4:
         raise ValueError(f"X has shape {shape}; give images (N, H, W) or (N, H, W, C), or rows (N, D)")
     return _three(shape[1:]) if len(shape) > 2 else None
+
+
+def _array(X: Any) -> np.ndarray:
+    """`X` as an array, which images of different sizes cannot be."""
+    try:
+        array = np.asarray(X)
+    except ValueError:
+        _refuse_sizes(X)
+        raise
+    if array.dtype == object and array.ndim == 1:
+        _refuse_sizes(array)
+    return array
+
+
+def _refuse_sizes(X: Any) -> None:
+    shapes = {np.shape(x) for x in X}
+    if len(shapes) > 1 and min(map(len, shapes)) > 1:
+        small, large = ("×".join(map(str, shape)) for shape in (min(shapes), max(shapes)))
+        raise ValueError(
+            f"the images of X have different sizes, among them {small} and {large}; resize them to one, or use "
+            'tickgp.load_dataset("folder:PATH", image_size=32)'
+        ) from None
 
 
 def _three(shape: Any) -> Shape:

@@ -12,7 +12,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from tickgp.estimator.inputs import count_distinct
 from tickgp.runs.model_file import ARRAYS
-from tickgp.training.config import Config, DataConfig, ModelConfig, ModelName, TrainingConfig
+from tickgp.training.config import Config, DataConfig, ModelConfig, ModelName, TrainingConfig, applies
 
 REPORT_EVERY = 100
 
@@ -40,8 +40,12 @@ CONSTRAINTS: dict[str, list[Any]] = {
 
 
 def run_config(params: Mapping[str, Any], name: ModelName, images: np.ndarray, seed: int) -> Config:
-    """The settings of a run that trains the model `name` on these images."""
-    of_model = _pick(params, ("depth", "patch_size", "stride", "hidden_stride", "likelihood", "standardise"))
+    """The settings of a run that trains the model `name` on these images.
+
+    Parameters that this model does not use are ignored, as in scikit-learn, so that a grid may go over models.
+    """
+    names = ("depth", "patch_size", "stride", "hidden_stride", "likelihood", "standardise")
+    of_model = _pick(params, [setting for setting in names if applies(setting, name)])
     of_training = _pick(params, ("max_steps", "batch_size", "learning_rate", "patience"))
     double = bool(jnp.result_type(float) == jnp.float64)
     return Config(
@@ -54,7 +58,10 @@ def run_config(params: Mapping[str, Any], name: ModelName, images: np.ndarray, s
 
 
 def _sizes(params: Mapping[str, Any], name: ModelName, images: np.ndarray) -> dict[str, Any]:
-    """Settings that depend on the images: no more of anything than they have."""
+    """Settings that depend on the images: of whole ones or rows, no more inducing points than differ.
+
+    Inducing patches are not capped: how many differ is known only when the model is built, which refuses too many.
+    """
     sizes = _pick(params, ("num_inducing",))
     if name.endswith("se"):
         sizes["num_inducing"] = count_distinct(images, sizes["num_inducing"])

@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from tickgp.evaluation.handover import Threshold, share_interval, upper_bound
+from tickgp.evaluation.metrics import BINS, bin_index
 
 
 @dataclass(frozen=True)
@@ -99,13 +100,13 @@ class _Level:
         return f"too {'sure' if self.too_sure else 'modest'} where it says about {percent(self.said)} ({right})"
 
 
-def _levels_off(confidence: np.ndarray, right: np.ndarray, bins: int = 15, least: int = 20) -> list[_Level]:
+def _levels_off(confidence: np.ndarray, right: np.ndarray, least: int = 20) -> list[_Level]:
     """Those bins of the ECE, of the ones with at least `least` images, in which it is not right as often as it says.
 
     The bins share the risk of 0.05 that one of them is found although all is well.
     """
-    index = np.minimum((confidence * bins).astype(int), bins - 1)
-    filled = [index == i for i in range(bins) if np.sum(index == i) >= least]
+    index = bin_index(confidence)
+    filled = [index == i for i in range(BINS) if np.sum(index == i) >= least]
     levels = [_Level.of(confidence[own], right[own], 1 - 0.05 / len(filled)) for own in filled]
     return [level for level in levels if level.too_sure is not None]
 

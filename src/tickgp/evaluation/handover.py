@@ -1,7 +1,7 @@
 """Hand over to a person or not: what the model is not sure of, and what is unlike the images that it knows.
 
 A threshold on the confidence keeps the error of what is kept below a limit. That holds for images like the held-out
-ones; of others many are found by the variance of the latent functions.
+ones; most others are found by their distance from the training images (`evaluation.familiarity`).
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from numpy.typing import ArrayLike
 
 from tickgp.errors import UsageError
 
-UNUSUAL = 0.001
-"""Share of the held-out images that may lie above the limit of the variance; of fewer than 1,000 none does."""
+UNUSUAL = 0.01
+"""Share of the held-out images that may lie beyond the limit of the distance; of fewer than 100 none does."""
 LARGEST_SUGGESTION = 0.5
 """Error beyond which a model that decides by itself is of no use."""
 
 
 @dataclass(frozen=True)
 class Threshold:
-    """Keep images of at least `threshold` in confidence and at most `max_variance` in variance, and no others."""
+    """Keep images of at least `threshold` in confidence and at most `max_distance` from training, and no others."""
 
     threshold: float
     max_error: float
@@ -38,8 +38,8 @@ class Threshold:
     """Wrong ones among those that are sure enough."""
     bound: float
     """Upper confidence bound of the error of the images that are sure enough; at most `max_error`."""
-    max_variance: float = math.inf
-    """The largest variance of the latent functions at which an image still counts as like the held-out ones."""
+    max_distance: float = math.inf
+    """The largest distance from the training images at which an image still counts as like the held-out ones."""
 
 
 @dataclass(frozen=True)
@@ -50,48 +50,48 @@ class HeldOut:
     """Which images these are: "validation" or "test"."""
     confidence: Float[np.ndarray, " N"]
     right: Bool[np.ndarray, " N"]
-    variance: Float[np.ndarray, " N"]
-    """Of the latent functions: `Prediction.variance`."""
+    distance: Float[np.ndarray, " N"]
+    """From the training images: `Prediction.distance`."""
 
     @staticmethod
-    def of(source: str, probabilities: ArrayLike, variance: ArrayLike, labels: ArrayLike) -> HeldOut:
-        """From class probabilities (N, K), variances (N,) and the true classes (N,)."""
-        p, variance = np.asarray(probabilities, float), np.asarray(variance, float)
-        if bad := int(np.sum(~(np.isfinite(p).all(axis=1) & np.isfinite(variance)))):
+    def of(source: str, probabilities: ArrayLike, distance: ArrayLike | None, labels: ArrayLike) -> HeldOut:
+        """From class probabilities (N, K), distances (N,) and the true classes (N,)."""
+        p, distance = (np.asarray(numbers, np.float32) for numbers in (probabilities, distance))  # as they are saved
+        if bad := int(np.sum(~(np.isfinite(p).all(axis=1) & np.isfinite(distance)))):
             raise ArithmeticError(
-                f"the model has no finite probabilities and variances for {bad} of {len(p)} {source} images; "
+                f"the model has no finite probabilities and distances for {bad} of {len(p)} {source} images; "
                 "try a smaller learning rate, or float64"
             )
-        return HeldOut(source, p.max(axis=1), p.argmax(axis=1) == np.asarray(labels), variance)
+        return HeldOut(source, p.max(axis=1), p.argmax(axis=1) == np.asarray(labels), distance)
 
     @property
-    def max_variance(self) -> float:
-        """The least variance that no more than a share of `UNUSUAL` of the images exceeds; infinite without images."""
-        falling = np.sort(self.variance)[::-1]
+    def max_distance(self) -> float:
+        """The least distance that no more than a share of `UNUSUAL` of the images exceeds; infinite without images."""
+        falling = np.sort(self.distance)[::-1]
         return float(falling[int(UNUSUAL * len(falling))]) if len(falling) else math.inf
 
     def threshold(self, max_error: float, level: float = 0.95) -> Threshold:
-        """That of `choose_threshold`, with the limit of the variance.
+        """That of `choose_threshold`, with the limit of the distance.
 
         The promise is made for all images that are sure enough. It holds for those that are left when the unusual ones
-        are handed over too, as long as these, one in a thousand, are not more often right than the others.
+        are handed over too, as long as these, one in a hundred, are not more often right than the others.
         """
         found = choose_threshold(self.confidence, self.right, max_error=max_error, level=level)
-        kept = (self.confidence >= found.threshold) & (self.variance <= self.max_variance)
-        return replace(found, kept=float(kept.mean()), max_variance=self.max_variance)
+        kept = (self.confidence >= found.threshold) & (self.distance <= self.max_distance)
+        return replace(found, kept=float(kept.mean()), max_distance=self.max_distance)
 
 
-def hand_over(confidence: ArrayLike, variance: ArrayLike, threshold: Threshold) -> Bool[np.ndarray, " N"]:
-    """Whether a person should look at each image: it is less sure than the threshold, or has too much variance."""
-    if math.isnan(threshold.threshold) or math.isnan(threshold.max_variance):
+def hand_over(confidence: ArrayLike, distance: ArrayLike | None, threshold: Threshold) -> Bool[np.ndarray, " N"]:
+    """Whether a person should look at each image: it is less sure than the threshold, or too far from training."""
+    if math.isnan(threshold.threshold) or math.isnan(threshold.max_distance):
         raise ValueError(f"{threshold} has a limit that is NaN, which would keep every image; choose it anew")
-    c, v = _check_confidence(confidence), np.asarray(variance, dtype=float)
-    if v.shape != c.shape or not np.isfinite(v).all():
+    c, d = _check_confidence(confidence), np.asarray(distance, dtype=float)
+    if d.shape != c.shape or not np.isfinite(d).all():
         raise ValueError(
-            f"`variance` has shape {v.shape} and {int((~np.isfinite(v)).sum())} values that are not finite; give the "
-            f"`variance` of a prediction, one number for each of the {len(c)} images"
+            f"`distance` has shape {d.shape} and {int((~np.isfinite(d)).sum())} values that are not finite; give the "
+            f"`distance` of a prediction, one number for each of the {len(c)} images"
         )
-    return (c < threshold.threshold) | (v > threshold.max_variance)
+    return (c < threshold.threshold) | (d > threshold.max_distance)
 
 
 def share_and_error(asked: Bool[np.ndarray, " N"], right: Bool[np.ndarray, " N"]) -> tuple[float, float | None]:

@@ -13,8 +13,8 @@ from numpy.typing import ArrayLike
 
 from tickgp.evaluation.handover import share_interval
 
-_BINS = 15
-"""Of the calibration error."""
+BINS = 15
+"""Of confidence, in the calibration error and its diagram."""
 _FEW_MISSES = 10
 """Below which resamples say little of their mean."""
 _LEAST = float(np.finfo(np.float32).tiny)
@@ -52,29 +52,19 @@ def nll(probabilities: ArrayLike, labels: ArrayLike) -> float:
     return _outcomes(probabilities, labels).nll()
 
 
-def nll_misses(probabilities: ArrayLike, labels: ArrayLike) -> float | None:
-    """`nll` of the images whose predicted class is wrong; None when there are none."""
-    return _outcomes(probabilities, labels).nll_misses()
+def calibration_error(probabilities: ArrayLike, labels: ArrayLike) -> float:
+    """ECE: Σ_b (n_b / N) |share right − mean confidence| in the bins of `bin_index`."""
+    return _outcomes(probabilities, labels).calibration_error()
 
 
-def calibration_error(probabilities: ArrayLike, labels: ArrayLike, bins: int = 15) -> float:
-    """ECE: Σ_b (n_b / N) |share right − mean confidence| in equal bins of confidence [b/bins, (b + 1)/bins)."""
-    return _outcomes(probabilities, labels).calibration_error(bins)
-
-
-def brier(probabilities: ArrayLike, labels: ArrayLike) -> float:
-    """Squared distance from certainty of the label, summed over classes: (1/N) Σ_n Σ_k (p_n[k] − [k = y_n])²."""
-    return _outcomes(probabilities, labels).brier()
-
-
-def aurc(probabilities: ArrayLike, labels: ArrayLike) -> float:
-    """Area under the curve of `risk_coverage`: (1/N) Σ_m risk(m)."""
-    return _outcomes(probabilities, labels).aurc()
-
-
-def reliability(probabilities: ArrayLike, labels: ArrayLike, bins: int = 15) -> Reliability:
+def reliability(probabilities: ArrayLike, labels: ArrayLike) -> Reliability:
     """The bins of `calibration_error`, for a diagram."""
-    return _outcomes(probabilities, labels).reliability(bins)
+    return _outcomes(probabilities, labels).reliability()
+
+
+def bin_index(confidence: Float[np.ndarray, " N"]) -> Int[np.ndarray, " N"]:
+    """The bin b of each confidence, [b/BINS, (b + 1)/BINS); certainty is in the last."""
+    return np.minimum((confidence * BINS).astype(int), BINS - 1)
 
 
 def risk_coverage(probabilities: ArrayLike, labels: ArrayLike) -> RiskCoverage:
@@ -112,7 +102,7 @@ def intervals(
     draws = [outcomes.choose(np.sort(rng.integers(N, size=N))).metrics() for _ in range(num)]
     names = [name for name in draws[0] if name not in ("n", "ece")]
     defined = {name: [v for draw in draws if (v := draw[name]) is not None] for name in names}
-    defined["ece_if_calibrated"] = [outcomes.as_said(rng).calibration_error(_BINS) for _ in range(num)]
+    defined["ece_if_calibrated"] = [outcomes.as_said(rng).calibration_error() for _ in range(num)]
     sides = [(1 - level) / 2, (1 + level) / 2]
     found = {name: np.quantile(values, sides).tolist() for name, values in defined.items() if values}
     if np.sum(outcomes.rank >= 1) < _FEW_MISSES:
@@ -173,7 +163,7 @@ class _Outcomes:
             **top,
             "nll": self.nll(),
             "nll_misses": self.nll_misses(),
-            "ece": self.calibration_error(_BINS),
+            "ece": self.calibration_error(),
             "brier": self.brier(),
             "aurc": self.aurc(),
         }
@@ -185,30 +175,30 @@ class _Outcomes:
         return float(np.mean(self.loss))
 
     def nll_misses(self) -> float | None:
+        """`nll` of the images whose predicted class is wrong; None when there are none."""
         return float(np.mean(self.loss[self.wrong])) if self.wrong.any() else None
 
     def brier(self) -> float:
+        """Squared distance from certainty of the label, summed over classes: (1/N) Σ_n Σ_k (p_n[k] − [k = y_n])²."""
         return float(np.mean(self.distance))
 
-    def calibration_error(self, bins: int) -> float:
-        _, confidence, right = self._bin_sums(bins)
+    def calibration_error(self) -> float:
+        _, confidence, right = self._bin_sums()
         return float(np.abs(right - confidence).sum() / len(self.loss))
 
-    def reliability(self, bins: int) -> Reliability:
-        count, confidence, right = self._bin_sums(bins)
+    def reliability(self) -> Reliability:
+        count, confidence, right = self._bin_sums()
         size = np.where(count > 0, count, np.nan)
         return Reliability(count, confidence / size, right / size)
 
-    def _bin_sums(self, bins: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Number, summed confidence and number right of the images in each bin; certainty is in the last."""
-        if bins < 1:
-            raise ValueError(f"{bins} bins were asked for; use at least one")
-        index = np.minimum((self.confidence * bins).astype(int), bins - 1)
-        weights = (None, self.confidence, ~self.wrong)
-        count, confidence, right = (np.bincount(index, weights=weight, minlength=bins) for weight in weights)
+    def _bin_sums(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Number, summed confidence and number right of the images in each bin."""
+        index, weights = bin_index(self.confidence), (None, self.confidence, ~self.wrong)
+        count, confidence, right = (np.bincount(index, weights=weight, minlength=BINS) for weight in weights)
         return count, confidence, right
 
     def aurc(self) -> float:
+        """Area under the curve of `risk_coverage`: (1/N) Σ_m risk(m)."""
         return float(np.mean(self.risk_coverage().risk))
 
     def risk_coverage(self) -> RiskCoverage:

@@ -16,17 +16,16 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from tickgp.evaluation.handover import Threshold, hand_over, share_and_error, share_interval
-from tickgp.evaluation.metrics import calibration_error, reliability, risk_coverage
+from tickgp.evaluation.metrics import BINS, calibration_error, reliability, risk_coverage
 
 ORANGE, BLUE, GREEN, GREY, INK = "#E69F00", "#0072B2", "#009E73", "#D0D0D0", "#333333"
 # Pale at 0; darker below it than above, so that grey print keeps the sign of what is far from it.
 DIVERGING = LinearSegmentedColormap.from_list("diverging", ["#08306B", "#3E8EC4", "#F7F7F7", "#F5A623", "#B35900"])
-BINS = 15
 
 
 def reliability_diagram(probabilities: Float[np.ndarray, "N K"], labels: Int[np.ndarray, " N"]) -> Figure:
     """Share right against confidence in bins, with 95 % intervals, above the number of images in each bin."""
-    bins = reliability(probabilities, labels, BINS)
+    bins = reliability(probabilities, labels)
     figure = new_figure(5.6, 5.0)
     above, below = figure.subplots(2, 1, sharex=True, height_ratios=[3, 1])
     above.plot([0, 1], [0, 1], color=INK, linestyle="--", linewidth=1, label="says as much as is true")
@@ -37,7 +36,7 @@ def reliability_diagram(probabilities: Float[np.ndarray, "N K"], labels: Int[np.
     above.plot(bins.confidence[some], bins.right[some], "o", color=BLUE, label="test images")
     _percent_axis(above.yaxis)
     above.set(ylabel="share that is right", ylim=(-0.03, 1.03), xlim=(0, 1))
-    _headed(above, f"Calibration error (ECE) {100 * calibration_error(probabilities, labels, BINS):.1f} %")
+    _headed(above, f"Calibration error (ECE) {100 * calibration_error(probabilities, labels):.1f} %")
     _counts(below, bins.count)
     for axes in (above, below):
         tidy(axes)
@@ -55,7 +54,7 @@ def _counts(axes: Axes, count: Int[np.ndarray, " bins"]) -> None:
 def handover_curve(
     probabilities: Float[np.ndarray, "N K"],
     labels: Int[np.ndarray, " N"],
-    variance: Float[np.ndarray, " N"],
+    distance: Float[np.ndarray, " N"],
     threshold: Threshold | None,
 ) -> Figure:
     """Error of the images kept against the share handed over, the least confident first; the threshold is marked.
@@ -70,7 +69,7 @@ def handover_curve(
     axes.set_xlim(0, float(np.clip(1.5 * (1 - curve.coverage[curve.risk > 0].min(initial=1)), 0.1, 1)))
     _room(axes, max(1.15 * curve.risk.max(), 0.01))
     if threshold is not None:
-        asked = hand_over(probabilities.max(axis=1), variance, threshold)
+        asked = hand_over(probabilities.max(axis=1), distance, threshold)
         _mark(axes, threshold, *share_and_error(asked, probabilities.argmax(axis=1) == labels))
     _percent_axis(axes.xaxis)
     _percent_axis(axes.yaxis)

@@ -50,15 +50,15 @@ class _Outcome:
     labels: Int[np.ndarray, " N"]
     predicted: Int[np.ndarray, " N"]
     confidence: Float[np.ndarray, " N"]
-    variance: Float[np.ndarray, " N"]
+    distance: Float[np.ndarray, " N"]
     right: Bool[np.ndarray, " N"]
 
     @classmethod
     def of(cls, contents: ReportContents) -> _Outcome:
         p, labels = np.asarray(contents.prediction.probabilities, float), np.asarray(contents.test.labels).astype(int)
         predicted = np.asarray(contents.prediction.labels).astype(int)
-        variance = np.asarray(contents.prediction.variance, float)
-        return cls(p, labels, predicted, p.max(axis=1), variance, predicted == labels)
+        distance = np.asarray(contents.prediction.distance, float)
+        return cls(p, labels, predicted, p.max(axis=1), distance, predicted == labels)
 
 
 def headline(contents: ReportContents) -> str:
@@ -112,16 +112,16 @@ def _reliability(outcome: _Outcome) -> Section:
 
 def _hand_over(contents: ReportContents, outcome: _Outcome) -> Section:
     threshold = contents.threshold if isinstance(contents.threshold, Threshold) else None
-    figure = plots.handover_curve(outcome.probabilities, outcome.labels, outcome.variance, threshold)
+    figure = plots.handover_curve(outcome.probabilities, outcome.labels, outcome.distance, threshold)
     body = paragraph(
         "The images it is least sure of go to a person first. The curve says how many of the others are labelled "
         "wrongly: it should fall fast."
     )
     alt = "Error of the images kept against the share of images handed over to a person."
     if threshold is not None:
-        asked = hand_over(outcome.confidence, outcome.variance, threshold)
+        asked = hand_over(outcome.confidence, outcome.distance, threshold)
         share, error = share_and_error(asked, outcome.right)
-        unusual = float((outcome.variance > threshold.max_variance).mean())
+        unusual = float((outcome.distance > threshold.max_distance).mean())
         wrong = "" if error is None else f", and {percent(error)} of the others are labelled wrongly"
         if wrong and contents.threshold_source == "test":
             wrong += "; the threshold was chosen on these very images, so that of new ones it may be more"
@@ -147,15 +147,15 @@ def _uncertain(contents: ReportContents, outcome: _Outcome) -> Section:
 
 
 def _unusual(contents: ReportContents, outcome: _Outcome) -> Section:
-    chosen = np.argsort(-outcome.variance, kind="stable")[:_FEW_EXAMPLES]
+    chosen = np.argsort(-outcome.distance, kind="stable")[:_FEW_EXAMPLES]
     said = (
-        "The test images that are least like those it was trained on, the strangest first. This is told by the "
-        "variance of the latent functions, not by the probabilities, which may be sure of an image that does not "
-        "belong here."
+        "The test images that are least like those it was trained on, the strangest first. This is told by how far "
+        "their features, as the model sees them, lie from those of its training images, and not by the probabilities, "
+        "which may be sure of an image that does not belong here."
     )
     if isinstance(threshold := contents.threshold, Threshold):
-        number = int((outcome.variance > threshold.max_variance).sum())
-        said += f" Strange enough for a person to be asked: {number:,} of {len(outcome.variance):,}"
+        number = int((outcome.distance > threshold.max_distance).sum())
+        said += f" Strange enough for a person to be asked: {number:,} of {len(outcome.distance):,}"
         if contents.threshold_source == "test":
             said += ", but it was on these that the limit was chosen"
         said += "."

@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from tickgp.evaluation.findings import counted
 from tickgp.evaluation.reach import PatchCovariance, agreement, crossings_across, half_way, locations
 from tickgp.gp.convolution import Convolutional, MultiOutputConvolutional
 from tickgp.gp.covariances import AbstractCovariance, Pointwise
@@ -54,10 +55,10 @@ def describe(model: DeepGP) -> list[Fact]:
 def _overview(model: DeepGP) -> str:
     depth, first = len(model.layers), model.layers[0].gp.kernel.covariances[0]
     numbers = sum(map(_count, jax.tree.leaves(eqx.filter(model, trainable(model)), is_leaf=_is_triangular)))
-    what = "A Gaussian process" if depth == 1 else f"A deep Gaussian process of {depth} layers, one after the other,"
-    scaled = "" if model.standardise is None else ", and are standardised first"
-    pixels = f"Pixels go from 0 to 1{scaled}."
-    return f"{what} for {_input(first, model.layers[0])}. {pixels} Training sets {numbers:,} numbers in it."
+    what = "A Gaussian process" if depth == 1 else f"A deep Gaussian process of {depth} layers"
+    scaled = "" if model.standardise is None else " and are standardised first"
+    pixels = f"Pixel values range from 0 to 1{scaled}."
+    return f"{what} for {_input(first, model.layers[0])}. {pixels} It has {numbers:,} trainable parameters."
 
 
 def _is_triangular(node: Any) -> bool:
@@ -118,10 +119,11 @@ def _facts(pairs: list[Pair], layer: Layer, unit: str) -> Iterator[Fact]:
         case Pointwise():
             kernels = [k.kernel for k in alike if isinstance(k, Pointwise)]
             yield Fact("Input", _whole(layer))
-            yield Fact("Memory", f"What it has learned is kept as its values at {inducing.num_inducing:,} points.")
+            number = inducing.num_inducing
+            yield Fact("Memory", f"What it has learned is stored as its values at {number:,} inducing points.")
             yield Fact("Likeness", _likeness(kernels, inducing.Z.value.shape[1], "inputs", f"{unit} in every number"))
         case other:
-            yield Fact("Prior", f"A prior of its own kind, {type(other).__name__}, of which nothing is known here.")
+            yield Fact("Prior", f"A prior of another kind, {type(other).__name__}, which cannot be described here.")
 
 
 def _patch_facts(alike: list[PatchCovariance], layer: Layer, inducing: AbstractInducing, unit: str) -> Iterator[Fact]:
@@ -138,13 +140,13 @@ def _patch_facts(alike: list[PatchCovariance], layer: Layer, inducing: AbstractI
 def _patches(covariance: PatchCovariance, layer: Layer) -> str:
     grid = covariance.grid
     (h, w), (sy, sx) = grid.patch_shape, grid.stride
-    step = f"{sy}" if sy == sx else f"{sy} down and {sx} across"
+    step = counted(sy, "pixel") if sy == sx else f"{counted(sy, 'pixel')} down and {sx} across"
     number = "1 patch" if grid.num_patches == 1 else f"{grid.num_patches:,} patches"
     apart = f"{number} of {h}×{w} pixels, in steps of {step}"
     if isinstance(covariance, Convolutional):
         outputs = layer.output_shape[0]
         each = "its score" if outputs == 1 else f"each of its {outputs} scores"
-        return f"It sees {apart}; {each} is a weighted average of the responses to all of them."
+        return f"It looks at {apart}; {each} is a weighted average of the responses to all of them."
     rows, columns, channels = layer.output_shape
     said = f"It turns {_images(grid.image_shape)} into {_images((rows, columns, channels))}"
     around = ", added to the pixel at the middle of the patch" if isinstance(layer.mean, IdentityConv) else ""
@@ -154,91 +156,92 @@ def _patches(covariance: PatchCovariance, layer: Layer) -> str:
 def _memory(inducing: AbstractInducing) -> str:
     located = isinstance(inducing, InducingPatches) and inducing.places is not None
     where = ", each with a place in the image" if located else ""
-    return f"What it has learned is kept as its responses to {inducing.num_inducing:,} inducing patches{where}."
+    return f"What it has learned is stored as its responses to {inducing.num_inducing:,} inducing patches{where}."
 
 
 def _whole(layer: Layer) -> str:
     means = {Linear: ", added to a linear summary of it", Identity: ", added to the input itself"}
     size, added = math.prod(layer.output_shape), means.get(type(layer.mean), "")
-    return f"It sees each input as a whole, and gives {size} {'number' if size == 1 else 'numbers'} for it{added}."
+    return f"It looks at each input as a whole and gives {counted(size, 'number')} for it{added}."
 
 
 def _likeness(kernels: list[AbstractKernel], length: int, things: str, each: str) -> str:
     """How different two patches may be and still get like responses. The difference is the same in every pixel."""
     halves = [half for k in kernels if (half := half_way(k, [1.0] * length)) is not None]
     if not halves:
-        return f"The responses to any two {things} agree to more than a half."
+        return f"The responses to any two {things} have a correlation above 0.5."
     spread = [float(np.sqrt(k.diag(jnp.zeros((1, length)))[0])) for k in kernels]
     return (
-        f"The responses to two {things} agree to a half when they differ by {_range(halves, '{:.2g}')}{each}, and "
-        "to less when they differ by more. With no image seen, a response would lie within "
-        f"±{_range([2 * s for s in spread], '{:.2g}')} (19 times of 20)."
+        f"The responses to two {things} have a correlation of 0.5 when the {things} differ by "
+        f"{_range(halves, '{:.2g}')}{each}, and less beyond that. Before any image is seen, the prior with the learned "
+        f"kernel puts 95 % of responses within ±{_range([2 * s for s in spread], '{:.2g}')}."
     )
 
 
 def _places(locations: list[AbstractKernel], grid: PatchGrid) -> str:
     """How far a patch's meaning reaches."""
     if not locations:
-        return "The response is translation invariant: a patch means the same wherever it stands."
+        return "The response is translation invariant: a patch means the same wherever it is."
     last = max(1, (grid.columns - 1) * grid.stride[1])
     apart = [agreement(k, np.array([[0.0, 1.0], [0.0, float(last)]])) for k in locations]
-    near, far = (_range([100 * a[i] for a in apart], "{:.0f}") for i in (0, 1))
+    near, far = (_range([a[i] for a in apart], "{:.2f}") for i in (0, 1))
     crossings = [crossings_across(k, grid)[1] for k in locations]
     return (
-        f"The response to a patch changes with its place. Two equal patches 1 pixel apart agree to {near} %"
-        f"{_half_place(locations, last)}, and to {far} % at opposite sides of the image ({last} pixels). "
-        f"{_signs(crossings)}"
+        "The response to a patch depends on its place. The responses to two equal patches have a correlation of "
+        f"{near} when they are 1 pixel apart{_half_place(locations, last)}, and of {far} at opposite sides of the "
+        f"image ({counted(last, 'pixel')}). {_signs(crossings)}"
     )
 
 
 def _half_place(locations: list[AbstractKernel], last: int) -> str:
-    """At which distance patches agree to a half, if it is inside the image and not one already spoken of."""
+    """At which distance their correlation is 0.5, if that is inside the image and not one already spoken of."""
     halves = [half_way(k, (0.0, 1.0)) or math.inf for k in locations]
     inside = all(float(f"{half:.2g}") not in (1, last) and half < last for half in halves)
-    return f", to a half at {_range(halves, '{:.2g}')} pixels" if inside else ""
+    return f", of 0.5 at {_range(halves, '{:.2g}')} pixels" if inside else ""
 
 
 def _signs(crossings: list[float]) -> str:
     if not all(map(math.isfinite, crossings)):
-        return "It is rough: it may change its sign any number of times within a pixel."
+        return "The response is rough: it may change sign any number of times within a pixel."
     return (
-        f"It is expected to change its sign {_range(crossings, '{:.2g}')} times from one side of the image to "
-        "the other (expected zero crossings)."
+        f"From one side of the image to the other the response is expected to change sign "
+        f"{_range(crossings, '{:.2g}')} times (expected zero crossings)."
     )
 
 
 def _weights(alike: Sequence[Convolutional]) -> str:
     weights = [np.asarray(k.weights.value) for k in alike if k.weights is not None]
     if not weights:
-        return "All patches count the same."
+        return "All patches have the same weight."
     low, high = float(np.min(weights)), float(np.max(weights))
     scale = max(abs(low), abs(high))
     form = "{:.2f}" if scale >= 0.1 else "{:.1e}"
     if high - low <= 1e-3 * scale:
-        return f"All patches count the same, with a weight of {form.format(low)}."
+        return f"All patches have the same weight, {form.format(low)}."
     if (shown := form.format(low)) == form.format(high):
-        return f"All patches count about the same, with a weight of {shown}."
+        return f"All patches have about the same weight, {shown}."
     row, column = alike[0].grid.corners(np.asarray(np.argmax(sum(np.abs(w) for w in weights))))
     return (
-        f"The weights of the patches go from {_range([low, high], form)}; the one that counts most has its upper-left "
-        f"corner in row {row}, column {column}."
+        f"The weights of the patches range from {_range([low, high], form)}; the patch that counts most has its "
+        f"upper-left corner at row {row}, column {column}."
     )
 
 
 def _likelihood(likelihood: AbstractLikelihood) -> str:
     match likelihood:
         case Softmax():
-            return f"The scores of the {likelihood.classes} classes become probabilities by a softmax."
+            return f"A softmax turns the scores of the {likelihood.num_classes} classes into probabilities."
         case RobustMax():
             return (
-                f"The class with the highest of {likelihood.classes} scores is the label, but for a share of "
-                f"{likelihood.epsilon:g} of labels that are taken to be wrong."
+                f"The label is the class with the highest of {likelihood.num_classes} scores, except for a share of "
+                f"{likelihood.epsilon:g} of the labels, which are taken to be wrong."
             )
         case Bernoulli():
-            return "There are two classes and one score; the higher it is, the likelier is the second class (probit)."
+            return "There are two classes and one score: the higher it is, the more likely the second class (probit)."
         case Gaussian():
             noise = float(np.sqrt(likelihood.variance.value))
-            return f"A regression: {likelihood.outputs} numbers, with noise of standard deviation {noise:.2g}."
+            numbers = counted(likelihood.num_outputs, "number")
+            return f"A regression: {numbers} with noise of standard deviation {noise:.2g}."
     return f"Labels are given by the likelihood {type(likelihood).__name__}."
 
 

@@ -36,7 +36,7 @@ class CnnConfig:
     learning_rate: float = 1e-4
     prediction_samples: int = 100
     report_every: int = 469
-    """An epoch of MNIST."""
+    """An epoch of 60,000 images."""
     watched_images: int = 2000
 
 

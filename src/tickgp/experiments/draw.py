@@ -115,7 +115,7 @@ def full_covariance(scale: Scale, places: Places) -> Pictures:
 def misclassified(scale: Scale, places: Places) -> Pictures:
     book = Book(places.results, scale)
     best = book.best_cnn("mnist")
-    if best is None:
+    if best is None or not _are_here(book, places, [best, *(f"mnist/{kernel}" for kernel in KERNELS)]):
         return {}
     cell = book.cells[best]
     data = load_cnn_data(cell, places.data_dir)
@@ -145,6 +145,11 @@ def _models(
     ]
 
 
+def _are_here(book: Book, places: Places, names: Iterable[str]) -> bool:
+    """Whether these runs have results and have left predictions, which a `git clone` lacks."""
+    return all(book.run(name) and read_predictions(places.folder(book.scale, name)) for name in names)
+
+
 def predictions(book: Book, places: Places, name: str, on: str, way: str, labels: np.ndarray) -> np.ndarray | None:
     """The probabilities that a run left in its folder; None if they are not those that its result was made from."""
     result = book.run(name)
@@ -159,10 +164,9 @@ def predictions(book: Book, places: Places, name: str, on: str, way: str, labels
 def patch_response(scale: Scale, places: Places) -> Pictures:
     book = Book(places.results, scale)
     names = {kernel: two_against_seven(kernel, scale).name for kernel in KERNELS}
-    folders = {kernel: places.folder(scale, name) for kernel, name in names.items()}
-    if any(book.run(names[kernel]) is None or read_predictions(folders[kernel]) is None for kernel in KERNELS):
+    if not _are_here(book, places, names.values()):
         return {}
-    models = {kernel: load_model(folder) for kernel, folder in folders.items()}
+    models = {kernel: load_model(places.folder(scale, name)) for kernel, name in names.items()}
     test = load_data(models["tick"].config, places.data_dir).test
     p = {kernel: predictions(book, places, name, "test", "100", test.labels) for kernel, name in names.items()}
     if p["conv"] is None or p["tick"] is None:

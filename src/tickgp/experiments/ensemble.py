@@ -33,6 +33,5 @@ def judge_ensemble(cell: Cell, folder: Path, work: Path, data_dir: Path | None) 
 
 def _predictions(folder: Path) -> dict[str, np.ndarray]:
     found = read_predictions(folder)
-    if found is None:
-        raise ValueError(f"{folder} holds no predictions of a finished run; finish that run first")
+    assert found is not None  # the members are finished before their ensemble is begun
     return found

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import os
+from dataclasses import asdict
 from itertools import groupby
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
-from tickgp.experiments.cells import Scale
+from tickgp.experiments.cells import Scale, cnn
 from tickgp.experiments.drawn import figures_folder, is_current
 from tickgp.experiments.results import home
 from tickgp.experiments.side_tables import (
     about_cnns,
     calibration_table,
+    catching_up_table,
     hits_table,
     learned_locations,
     pretrained_table,
@@ -50,6 +54,9 @@ side by side."""
 CALIBRATED = """Expected calibration error: how far confidence and accuracy are apart, averaged over 15 bins of
 confidence. Chance alone makes it larger than 0, and resampling gives no interval of it. Predictions of GPs: S = 100.
 Not in the paper."""
+CATCHING_UP = """The paper does not say how long its CNNs were trained; ours for {max_steps:,} steps of {batch_size}
+images. The step at which the error and the NLL of {watched_images:,} test images, with dropout at test, are first no
+higher than the paper's, in brackets: the median over seeds, the least and the greatest."""
 SEEDED = """Mean ± standard deviation over seeds, each of all randomness of a run, and each number. The first
 seed is that of tables 1 and 3. Predictions: S = 100."""
 LEARNED = """The location kernel of each TICK-GP's last layer after training: its lengthscale, the width of the image
@@ -58,9 +65,9 @@ leftmost patch to the rightmost. An invariant response would never cross it."""
 INCLUDED = """`tickgp predict mnist-tick IMAGE` needs no training: a small TICK-GP, trained on nine tenths of MNIST's
 training images; the rest set when it decides alone. S is that of the other tables; what users get has S = 6,400."""
 STRANGERS = """What the model that comes with the library hands over to a person: images that it is not sure of, and
-those whose latent functions have more variance than all but one in a thousand held-out images have. And how well
-entropy, mutual information and this variance tell other images from MNIST's test images: AUROC is 1 if always, 0.5 if
-by chance. Predictions: S = 6,400. Not in the paper."""
+those that are further from its training images than all but one in a hundred held-out ones. And how well entropy,
+mutual information, the variance of the latent functions and this distance tell other images from MNIST's test images:
+AUROC is 1 if always, 0.5 if by chance. Predictions: S = 6,400. Not in the paper."""
 FIGURES = {
     "invariance": "Why invariance is unrealistic: a like stroke in a 2 and in a 7",
     "patch-response": "2 against 7: five samples of the patch response, as deviations from its mean; outlined: beyond "
@@ -78,14 +85,13 @@ def is_page(path: Path) -> bool:
     return path.is_file() and "Made by `tickgp reproduce`" in path.read_text(errors="replace")
 
 
-def results_page(results: Path) -> str:
-    """The page. Scales without any result are left out."""
-    parts = [_scale(results, scale) for scale in SCALES if (results / scale).is_dir()]
+def results_page(results: Path, page: Path) -> str:
+    """What the file `page` is to hold, with links from there. Scales without any result are left out."""
+    parts = [_scale(Book(results, scale), page) for scale in SCALES if (results / scale).is_dir()]
     return "\n".join([HEAD, *(parts or ["No run has been finished yet.\n"])])
 
 
-def _scale(results: Path, scale: Scale) -> str:
-    book = Book(results, scale)
+def _scale(book: Book, page: Path) -> str:
     sections = {
         "Table 1": f"{table1(book)}\n\n{about_cnns(book)}",
         "Table 1, correctly classified images": f"{HITS}\n\n{hits_table(book)}",
@@ -96,6 +102,10 @@ def _scale(results: Path, scale: Scale) -> str:
         "Depth baselines": depth_baselines(book),
         "The price of joint samples": f"{SAMPLED}\n\n{sampler_table(book)}",
     }
+    if steps := catching_up_table(book):
+        sections["How long CNNs are trained"] = (
+            f"{CATCHING_UP.format(**asdict(cnn('mnist', book.scale).settings))}\n\n{steps}"
+        )
     if seeds := seeds_table(book):
         sections["MNIST with other seeds"] = f"{SEEDED}\n\n{seeds}"
     if learned := learned_locations(book):
@@ -105,16 +115,13 @@ def _scale(results: Path, scale: Scale) -> str:
     if strangers := strangers_table(book):
         sections["Images of another kind"] = f"{STRANGERS}\n\n{strangers}"
     tables = "\n\n".join(f"### {title}\n\n{table}" for title, table in sections.items())
-    return f"{SCALES[scale]}\n\n{tables}\n\n{_figures(book)}{_made_with(book)}"
+    figures = "".join(_figure(book, name, page) for name in FIGURES if is_current(book, name))
+    return f"{SCALES[book.scale]}\n\n{tables}\n\n{figures}{_made_with(book)}"
 
 
-def _figures(book: Book) -> str:
-    return "".join(_figure(book, name) for name in FIGURES if is_current(book, name))
-
-
-def _figure(book: Book, name: str) -> str:
+def _figure(book: Book, name: str, page: Path) -> str:
     """A picture, and links to those with the complete set."""
-    address = f"results/{book.scale}/figures/{name}"
+    address = quote(Path(os.path.relpath(figures_folder(book) / name, page.parent)).as_posix())
     picture = f"### {FIGURES[name]}\n\n![{FIGURES[name]}]({address}.png)\n\n"
     pages = sorted(_numbered(path, name) for path in figures_folder(book).glob(f"{name}-all-*-*.png"))
     links = [

@@ -7,8 +7,19 @@ from typing import Any
 import numpy as np
 
 from tickgp.experiments import paper_numbers as paper
-from tickgp.experiments.cells import DROPOUT_RATES, PRETRAINED, SAMPLES, SEEDS, CnnConfig, shallow
+from tickgp.experiments.cells import (
+    DROPOUT_RATES,
+    ENSEMBLE_SEEDS,
+    PRETRAINED,
+    SAMPLES,
+    SEEDS,
+    CnnConfig,
+    cnn,
+    growing_cnn,
+    shallow,
+)
 from tickgp.experiments.plan import KERNELS, SAMPLERS, SHALLOW
+from tickgp.experiments.results import home
 from tickgp.experiments.tables import (
     DATASETS,
     METRICS,
@@ -94,6 +105,37 @@ def _rate(book: Book, dataset: str) -> str:
     settings = book.cells[name].settings
     assert isinstance(settings, CnnConfig)
     return f"{settings.dropout:g}"
+
+
+def catching_up_table(book: Book) -> str:
+    """After how many steps our CNNs are first as good as the paper's; empty at a scale that trains none."""
+    seeds = {name: [cnn(name, book.scale, seed=seed).name for seed in ENSEMBLE_SEEDS] for name in DATASETS}
+    kinds = [(f"{title}, table 1", seeds[name], paper.TABLE1[name]["bcnn"]) for name, title in DATASETS.items()]
+    for depth, theirs in paper.GROWING_CNN.items():
+        name = growing_cnn(depth, book.scale).name
+        growing = f"MNIST, {depth} convolution{'s' if depth > 1 else ''}"
+        kinds.append((growing, seeds["mnist"] if name in seeds["mnist"] else [name], theirs))
+    if any(home(book.scale, name) != book.scale for _, names, _ in kinds for name in names):
+        return ""
+    rows = []
+    for title, names, theirs in kinds:
+        curves = [result["curve"] for name in names if (result := book.run(name)) is not None]
+        cells = [
+            beside(_first_steps(curves, metric, float(theirs[metric]) / unit), theirs[metric])
+            for metric, unit in {"top1_error": 100, "nll": 1}.items()
+        ]
+        rows.append([title, str(len(curves)), *cells])
+    return markdown(["B-CNN, rate 0.5", "seeds", "steps to the paper's error (%)", "steps to its NLL"], rows)
+
+
+def _first_steps(curves: list[list[dict[str, Any]]], metric: str, goal: float) -> str:
+    """The first step at which each curve is at or below the goal: their median, the least and the greatest."""
+    first = [next((line["step"] for line in curve if line[metric] <= goal), np.inf) for curve in curves]
+    if not first:
+        return ""
+    show = lambda step: f"{step:,.0f}" if np.isfinite(step) else "never"
+    between = f" <sub>{show(min(first))}–{show(max(first))}</sub>" if len(first) > 1 else ""
+    return f"{show(np.median(first))}{between}"
 
 
 def hits_table(book: Book) -> str:

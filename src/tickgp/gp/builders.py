@@ -17,13 +17,16 @@ from jaxtyping import Array, ArrayLike, Key, PRNGKeyArray
 from tickgp.gp.images import Standardise, check_images, to_pixels
 from tickgp.gp.inducing import Initialiser, Places
 from tickgp.gp.kernels import AbstractKernel, Matern32, SquaredExponential
-from tickgp.gp.layer_builders import KernelFamily, Lengthscale, Size, class_layer, few, image_layer, point_layer
+from tickgp.gp.layer_builders import KernelFamily, Lengthscale, Size, class_layer, image_layer, point_layer, some_images
 from tickgp.gp.layers import Layer
 from tickgp.gp.likelihoods import AbstractLikelihood
 from tickgp.gp.means import Zero, principal_components
 from tickgp.gp.models import DeepGP
 from tickgp.gp.params import Positive
+from tickgp.gp.patches import SizeError
 from tickgp.gp.variational import Sampling
+
+_SMALLER_STRIDE = ", or a smaller stride of hidden layers"
 
 
 def se(
@@ -156,12 +159,12 @@ def convolutional(
     }
     layers: list[Layer] = []
     for i, layer_key in enumerate(_layer_keys(key, depth), start=1):
-        with _naming(i, depth):
+        with _naming(i, depth, _SMALLER_STRIDE if i > 1 else ""):
             if i == depth:
                 layers.append(class_layer(x, likelihood.num_outputs, **both, **last, key=layer_key))
             else:
                 layers.append(image_layer(x, channels, **both, **hidden, key=layer_key))
-                x = np.asarray(layers[-1].mean(jnp.asarray(few(x)))).reshape(-1, *layers[-1].output_shape)
+                x = np.asarray(layers[-1].mean(jnp.asarray(some_images(x)))).reshape(-1, *layers[-1].output_shape)
     return DeepGP(tuple(layers), likelihood, jitter=jitter, sampling=sampling, standardise=first)
 
 
@@ -217,15 +220,18 @@ def _layer_keys(key: PRNGKeyArray, depth: int) -> Key[Array, " depth"]:
 
 
 @contextmanager
-def _naming(layer: int, depth: int) -> Iterator[None]:
-    """Errors of a layer of a deep model say which one it is: it does not see the user's images."""
+def _naming(layer: int, depth: int, if_too_small: str = "") -> Iterator[None]:
+    """Errors of a layer of a deep model say which one it is: it does not see the user's images.
+
+    if_too_small: what else can be done where what it sees is too small.
+    """
     try:
         yield
     except ValueError as error:
         if depth == 1:
             raise
-        smaller = ", or a smaller stride of hidden layers" if layer > 1 else ""
-        raise ValueError(f"layer {layer} of {depth}: {error}{smaller}") from None
+        more = if_too_small if isinstance(error, SizeError) else ""
+        raise ValueError(f"layer {layer} of {depth}: {error}{more}") from None
 
 
 def _prepared(images: ArrayLike, standardise: bool) -> tuple[np.ndarray, Standardise | None]:

@@ -12,7 +12,10 @@ compiling or more, and training was no faster for it (docs/performance.md)."""
 
 
 def platform() -> str:
-    """What is traced now will run there: `cpu`, or `gpu`. That is the default device, wherever single arrays are."""
+    """The kind of device, `cpu` or `gpu`, that a program traced now will run on.
+
+    That is the default device, even where single arrays are on another.
+    """
     device = jax.config.jax_default_device  # type: ignore[attr-defined]
     if device is None:
         return jax.default_backend()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 import warnings
 from collections.abc import Iterator
 
@@ -34,19 +35,38 @@ class Standardise(eqx.Module):
 
 
 def check_images(images: ArrayLike) -> np.ndarray:
-    """`images` as an array (N, H, W, C) of bytes or finite floats."""
+    """`images` as an array (N, H, W, C) of bytes or finite floats, with a warning if it seems to be (N, C, H, W).
+
+    What models are built from goes through here; what they are then trained and tested on only through `check_inputs`,
+    so that this is said once.
+    """
     images = np.asarray(images)
     if images.ndim != 4:
         raise ValueError(
             f"images have shape {images.shape}; they must be (number, height, width, channels): "
             "add a last axis of length 1 to grey images, and a first one to a single image"
         )
+    if images.shape[1] in (1, 3, 4) and images.shape[2] == images.shape[3] >= 8:
+        _warn(
+            f"images of shape {images.shape[1:]} look as if their channels came first; they are taken as (height, "
+            "width, channels): np.moveaxis(images, 1, -1) would move them to the end"
+        )
     return check_inputs(images)
 
 
+def _warn(message: str) -> None:
+    """A warning that points at whoever called this package."""
+    frame, level = sys._getframe(), 1
+    while frame.f_back is not None and str(frame.f_globals.get("__name__")).startswith("tickgp."):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, stacklevel=level)
+
+
 def check_inputs(x: ArrayLike) -> np.ndarray:
-    """Inputs (N, …) as an array of bytes or finite floats; those of images must look like pixels, channels last."""
+    """Inputs (N, …) as an array of bytes or finite floats, true and false as 1 and 0; images must look like pixels."""
     x = np.asarray(x)
+    if x.dtype == bool:
+        x = x.astype(np.float32)
     if x.dtype != np.uint8 and not np.issubdtype(x.dtype, np.floating):
         raise ValueError(f"images have type {x.dtype}; give bytes (uint8), or floats between 0 and 1")
     if x.ndim < 2 or 0 in x.shape:
@@ -54,12 +74,6 @@ def check_inputs(x: ArrayLike) -> np.ndarray:
     if not np.isfinite(x).all():
         bad = int((~np.isfinite(x)).reshape(len(x), -1).any(axis=1).sum())
         raise ValueError(f"{bad} of {len(x)} images hold NaN or infinite pixels; remove or fill them")
-    if x.ndim == 4 and x.shape[1] in (1, 3, 4) and x.shape[2] == x.shape[3] >= 8:
-        warnings.warn(
-            f"images of shape {x.shape[1:]} look as if their channels came first; they are taken as (height, width, "
-            "channels): np.moveaxis(images, 1, -1) would move them to the end",
-            stacklevel=3,
-        )
     if x.ndim == 4 and x.dtype != np.uint8 and np.abs(x).max() > 10:
         raise ValueError(
             f"pixels go from {x.min():g} to {x.max():g}; the models are made for floats between 0 and 1: divide them "

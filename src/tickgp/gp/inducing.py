@@ -15,7 +15,7 @@ from threadpoolctl import threadpool_limits
 from tickgp.gp.convolution import PatchResponse
 from tickgp.gp.kernels import AbstractKernel
 from tickgp.gp.params import Real
-from tickgp.gp.patches import Located, PatchGrid
+from tickgp.gp.patches import Located, PatchGrid, SizeError
 
 Initialiser = Literal["random", "kmeans", "greedy"]
 Places = Literal["none", "uniform", "true"]
@@ -119,9 +119,9 @@ def _choose(
     if num_inducing < 1:
         raise ValueError(f"{num_inducing} inducing variables were asked for; use at least 1")
     pool = num_inducing if how == "random" else max(10 * num_inducing, 10_000)
-    patches, places = _distinct(grid, images, pool, located, rng)
+    patches, places = _distinct(grid, images, num_inducing, pool, located, rng)
     if len(patches) < num_inducing:
-        raise ValueError(
+        raise SizeError(
             f"{num_inducing} inducing variables were asked for, but the {len(images)} images have only {len(patches)} "
             f"distinct {kind}; use at most {len(patches)} (num-inducing)"
         )
@@ -138,17 +138,20 @@ def _choose(
 
 
 def _distinct(
-    grid: PatchGrid, images: np.ndarray, num: int, located: bool, rng: np.random.Generator
+    grid: PatchGrid, images: np.ndarray, least: int, wished: int, located: bool, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
-    """`num` distinct patches drawn at random and where they were found, or all there are if those are fewer."""
+    """Distinct patches drawn at random and where they were found, at most `wished`.
+
+    Those among 4 · `wished` drawn; more are drawn only while these are fewer than `least`, until all were looked at.
+    """
     P, total, dtype = grid.num_patches, len(images) * grid.num_patches, jnp.zeros(()).dtype
-    size = min(4 * num, total)
+    size = min(4 * wished, total)
     while True:
         image, patch = np.divmod(rng.choice(total, size, replace=False), P)
         patches, places = grid.windows(images, image, patch).astype(dtype), grid.corners(patch).astype(dtype)
         rows = np.concatenate([patches, places], axis=1) if located else patches
-        first = np.sort(np.unique(rows, axis=0, return_index=True)[1])[:num]
-        if len(first) == num or size == total:
+        first = np.sort(np.unique(rows, axis=0, return_index=True)[1])[:wished]
+        if len(first) >= least or size == total:
             return patches[first], places[first]
         size = min(4 * size, total)
 

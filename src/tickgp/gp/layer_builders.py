@@ -56,13 +56,14 @@ def image_layer(
     patches of 5 pixels 1 up to 20 pixels, 2 up to 36, and so on), but no more than the size of a patch.
     kernel: between patches, with variance and lengthscale at the start. These decide how much noise the layer begins
     with, where patches are far from all inducing ones: with much of it the layer above sees nothing else, and learns
-    nothing (docs/findings.md).
+    nothing (docs/experiments.md).
     q_mu: standard deviation of the noise in q's mean that tells the channels apart at the start; the paper's 0 leaves
     them alike. mean_field: a diagonal q instead of a full one.
     Paper: hidden layer set-up
     """
     if channels < 1:
         raise ValueError(f"{channels} channels were asked for; a hidden layer needs at least 1")
+    _check_floats(images)
     grid = _grid(images, patch_size, stride)
     key_inducing, key_q = jax.random.split(key)
     response = PatchResponse(kernel(variance, _number(lengthscale, images, grid)))
@@ -97,6 +98,7 @@ def class_layer(
     start (see `choose_patches`). weights: learn a weight for each patch. The rest as for `image_layer`.
     Paper: last layer set-up
     """
+    _check_floats(images)
     grid = _grid(images, patch_size, stride)
     response = PatchResponse(kernel(variance, _number(lengthscale, images, grid)), location)
     where: Places = "none" if location is None else places
@@ -124,10 +126,20 @@ def point_layer(
 
     q_std: standard deviation of q at the start. The rest as for `image_layer`.
     """
+    _check_floats(x)
     covariance = kernel(variance, _number(lengthscale, x))
     inducing = choose_points(x, num_inducing, covariance, how=initialiser, key=key)
     q = _initial_q(num_outputs, num_inducing, q_std, mean_field)
     return Layer(SparseGP(Shared(Pointwise(covariance)), (inducing,), q), mean, (num_outputs,))
+
+
+def _check_floats(x: np.ndarray) -> None:
+    """Differences of bytes would wrap around, and their pixels be 0 to 255."""
+    if not np.issubdtype(x.dtype, np.floating):
+        raise ValueError(
+            f"a layer was given images of type {x.dtype}; it takes floats: give tickgp.gp.builders.as_pixels(images), "
+            "which makes numbers between 0 and 1 of bytes"
+        )
 
 
 def _grid(images: np.ndarray, patch_size: Size, stride: Size | None) -> PatchGrid:
@@ -147,8 +159,14 @@ def _initial_q(num_latents: int, num_inducing: int, scale: float, mean_field: bo
 
 
 def _number(lengthscale: Lengthscale, x: np.ndarray, grid: PatchGrid | None = None) -> Any:
-    """The lengthscale as a number; a median is that of a few hundred pairs that differ."""
+    """The lengthscale as a number, or one for each dimension; a median is that of a few hundred pairs that differ."""
     if not isinstance(lengthscale, str) and lengthscale is not None:
+        length, what = (math.prod(x.shape[1:]), "an input") if grid is None else (grid.patch_length, "a patch")
+        if (shape := np.shape(lengthscale)) not in ((), (length,)):
+            raise ValueError(
+                f"a lengthscale of shape {shape} was given; use a number, or a vector of {length}, one for each number "
+                f"of {what}"
+            )
         return lengthscale
     if lengthscale != "median":
         raise ValueError(f"lengthscale {lengthscale!r} was given; use a number, or 'median'")
@@ -163,8 +181,8 @@ def _number(lengthscale: Lengthscale, x: np.ndarray, grid: PatchGrid | None = No
     return float(np.median(distances[distances > 0])) / 2 if (distances > 0).any() else 1.0
 
 
-def few(x: np.ndarray) -> np.ndarray:
-    """A few images of all: enough to choose patches from, few enough to send through a layer."""
+def some_images(x: np.ndarray) -> np.ndarray:
+    """Some of all images: enough to choose patches from, few enough to send through a layer."""
     return x if len(x) <= _FEW else x[np.sort(np.random.default_rng(0).choice(len(x), _FEW, replace=False))]
 
 

@@ -1,7 +1,6 @@
 """Likelihoods p(y | f): what a label says about the outputs of the last layer."""
 
-from __future__ import annotations
-
+# Without `from __future__ import annotations`: equinox does not see an AbstractVar in a string.
 import math
 from abc import abstractmethod
 from typing import ClassVar
@@ -25,9 +24,9 @@ class AbstractLikelihood(eqx.Module):
     """p(y | f) for each input on its own."""
 
     falls_with_variance: ClassVar[bool] = False
-    """Whether `expected_log_prob`, whatever is drawn, never has a positive derivative by the variance of a latent. Only
-    a log-concave p(y | f) can have that. With others natural gradients can make q(u) wider without bound, and are not
-    used."""
+    """Whether the derivative of `expected_log_prob` with respect to a latent's variance is never positive, for any
+    draw. Only log-concave p(y | f) can have this; for others natural gradients could widen q(u) without bound, so they
+    are not used."""
 
     @property
     @abstractmethod
@@ -48,10 +47,8 @@ class AbstractLikelihood(eqx.Module):
 class AbstractClassification(AbstractLikelihood):
     """A likelihood of labels 0 … num_classes − 1."""
 
-    @property
-    @abstractmethod
-    def num_classes(self) -> int:
-        """K."""
+    num_classes: eqx.AbstractVar[int]
+    """K."""
 
     def check(self, y: ArrayLike, num_inputs: int) -> np.ndarray:
         return check_labels(y, num_inputs, self.num_classes)
@@ -71,18 +68,14 @@ class Softmax(AbstractClassification):
     """
 
     falls_with_variance = True
-    classes: int = eqx.field(static=True)
+    num_classes: int = eqx.field(static=True)
 
     def __check_init__(self) -> None:
-        _check_classes(self.classes)
+        _check_classes(self.num_classes)
 
     @property
     def num_outputs(self) -> int:
-        return self.classes
-
-    @property
-    def num_classes(self) -> int:
-        return self.classes
+        return self.num_classes
 
     def expected_log_prob(
         self, f: Marginals, y: Int[Array, " N"], *, key: PRNGKeyArray, num_samples: int = 1
@@ -92,7 +85,7 @@ class Softmax(AbstractClassification):
 
         def one_sample(key: PRNGKeyArray) -> Float[Array, " N"]:
             log_p = jax.nn.log_softmax(fixed.sample(key=key))
-            curvature = jax.lax.stop_gradient(-f.variance_of_weights(jnp.exp(log_p)))
+            curvature = jax.lax.stop_gradient(-f.softmax_curvature(jnp.exp(log_p)))
             return jnp.take_along_axis(log_p, y[:, None], axis=1)[:, 0] + jnp.sum(curvature * zero, axis=(1, 2)) / 2
 
         return jnp.mean(jax.vmap(one_sample)(jax.random.split(key, num_samples)), axis=0)
@@ -109,21 +102,17 @@ class RobustMax(AbstractClassification):
     are of similar size.
     """
 
-    classes: int = eqx.field(static=True)
+    num_classes: int = eqx.field(static=True)
     epsilon: float = eqx.field(static=True, default=1e-3)
 
     def __check_init__(self) -> None:
-        _check_classes(self.classes)
+        _check_classes(self.num_classes)
         if not 0 < self.epsilon < 1:
             raise ValueError(f"epsilon {self.epsilon} was given; it is a probability between 0 and 1, such as 1e-3")
 
     @property
     def num_outputs(self) -> int:
-        return self.classes
-
-    @property
-    def num_classes(self) -> int:
-        return self.classes
+        return self.num_classes
 
     def expected_log_prob(
         self, f: Marginals, y: Int[Array, " N"], *, key: PRNGKeyArray, num_samples: int = 1
@@ -153,14 +142,11 @@ class Bernoulli(AbstractClassification):
     """Two classes from one output: p(y = 1 | f) = Φ(f), the probit link; expectations by Gauss-Hermite quadrature."""
 
     falls_with_variance = True
+    num_classes: int = eqx.field(static=True, default=2, init=False)
 
     @property
     def num_outputs(self) -> int:
         return 1
-
-    @property
-    def num_classes(self) -> int:
-        return 2
 
     def expected_log_prob(
         self, f: Marginals, y: Int[Array, " N"], *, key: PRNGKeyArray, num_samples: int = 1
@@ -177,17 +163,13 @@ class Gaussian(AbstractLikelihood):
 
     falls_with_variance = True
     variance: Positive
-    outputs: int = eqx.field(static=True)
+    num_outputs: int = eqx.field(static=True, default=1)
 
-    def __init__(self, variance: ArrayLike | Positive = 1.0, outputs: int = 1):
-        self.variance, self.outputs = positive(variance), outputs
-
-    @property
-    def num_outputs(self) -> int:
-        return self.outputs
+    def __init__(self, variance: ArrayLike | Positive = 1.0, num_outputs: int = 1):
+        self.variance, self.num_outputs = positive(variance), num_outputs
 
     def check(self, y: ArrayLike, num_inputs: int) -> np.ndarray:
-        return check_targets(y, num_inputs, self.outputs)
+        return check_targets(y, num_inputs, self.num_outputs)
 
     def expected_log_prob(
         self, f: Marginals, y: Float[Array, "N F"], *, key: PRNGKeyArray, num_samples: int = 1
@@ -207,6 +189,6 @@ def _gauss_hermite(values: Float[Array, "N T"]) -> Float[Array, " N"]:
     return matmul(values, jnp.asarray(_WEIGHTS / _WEIGHTS.sum(), float))
 
 
-def _check_classes(classes: int) -> None:
-    if classes < 2:
-        raise ValueError(f"a likelihood of {classes} classes was asked for; there must be at least 2")
+def _check_classes(num_classes: int) -> None:
+    if num_classes < 2:
+        raise ValueError(f"a likelihood of {num_classes} classes was asked for; there must be at least 2")

@@ -21,16 +21,17 @@ USUAL_BATCH = 128
 def fitting_batch(model: DeepGP, images: np.ndarray) -> int:
     """The usual batch of 128 images, or half of it, a quarter …, until no array that `model` computes is above 1 GiB.
 
-    For images of P patches that is most often the product of a hidden layer's q_sqrt and Lu⁻¹Kuf, M·P numbers for each
-    image and channel, or where q is diagonal the patches themselves.
+    For images of P patches the largest is most often the product of a hidden layer's q_sqrt and Lu⁻¹Kuf, M·P numbers
+    for each image and channel, or where q is diagonal the patches themselves. Some arrays have the same size for any
+    batch, such as q_sqrt, M² numbers for each output: where one of these is the largest, halving ends.
     """
     leaves, structure = jax.tree.flatten(model)
-    arrays = tuple((leaf.shape, leaf.dtype) for leaf in leaves)
-    largest = _largest_array(
-        structure, arrays, (USUAL_BATCH, *images.shape[1:]), jax.dtypes.canonicalize_dtype(images.dtype)
-    )
-    halvings = max(0, math.ceil(math.log2(largest / LARGEST_ARRAY)))
-    return max(1, USUAL_BATCH >> halvings)
+    arrays, dtype = tuple((leaf.shape, leaf.dtype) for leaf in leaves), jax.dtypes.canonicalize_dtype(images.dtype)
+    largest_of = lambda batch: _largest_array(structure, arrays, (batch, *images.shape[1:]), dtype)
+    batch, largest = USUAL_BATCH, largest_of(USUAL_BATCH)
+    while batch > 1 and largest > LARGEST_ARRAY and (halved := largest_of(batch // 2)) < largest:
+        batch, largest = batch // 2, halved
+    return batch
 
 
 @functools.lru_cache

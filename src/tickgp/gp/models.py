@@ -12,7 +12,7 @@ from jaxtyping import Array, Float, PRNGKeyArray, Shaped
 from tickgp.gp.images import Standardise, to_pixels
 from tickgp.gp.layers import Layer
 from tickgp.gp.likelihoods import AbstractLikelihood
-from tickgp.gp.variational import Marginals, Sampling
+from tickgp.gp.variational import Marginals, Sampling, features
 
 
 class DeepGP(eqx.Module):
@@ -77,6 +77,13 @@ class DeepGP(eqx.Module):
         for layer in range(after, len(self.layers) - 1):
             x = self.draw(layer, x, key=key, common=common)
         return self.layers[-1].marginals(x, self.jitter)
+
+    def features(self, x: Shaped[Array, "N ..."]) -> Float[Array, "N D"]:
+        """What the last layer makes its outputs of, a(x) = Lu⁻¹ k_u(x), with the hidden layers at their means."""
+        x = self.pixels(x)
+        for layer in self.layers[:-1]:
+            x = layer.expectation(x, self.jitter)
+        return features(self.layers[-1].gp, x, self.jitter)
 
     def kl(self) -> Float[Array, ""]:
         """Σ_l KL[q(u_l) || p(u_l)] over the layers."""

@@ -21,8 +21,8 @@ def elbo(
 ) -> Float[Array, ""]:
     """An unbiased estimate, from a minibatch, of the evidence lower bound of the whole dataset.
 
-    (num_data / B) Σ_n E_q[log p(y_n | f(x_n))] − Σ_l KL[q(u_l) || p(u_l)]. Where hidden layers are drawn from their
-    marginals, the expectation is under no q, and it may lie above the evidence.
+    (num_data / B) Σ_n E_q[log p(y_n | f(x_n))] − Σ_l KL[q(u_l) || p(u_l)]. With `sampling="marginal"` the patches of a
+    hidden layer are not drawn from one joint q, so this is no bound and may exceed the evidence.
     Paper: eq. elbo
     """
     fit = expected_log_prob(

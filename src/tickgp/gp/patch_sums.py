@@ -6,7 +6,7 @@ k = c(d), with d the squared distance times a scale, the derivatives are matrix 
 with T = (cotangent) · C · c'(d),
     ∂z_m = 2 scale Σ_np T_mnp (z_m − x_n[p]),   ∂x_n[p] = 2 scale Σ_m T_mnp (x_n[p] − z_m),
     ∂C_mp = Σ_n (cotangent) c(d_mnp),   ∂scale = Σ_mnp T_mnp |z_m − x_n[p]|².
-Values and gradients are those of the plain sums. There are two ways, chosen by what the sums are computed on:
+Values and gradients are those of the plain sums. There are two implementations, chosen by the device and the patches:
 `patch_sums_groups`, a few images at a time, and `patch_sums_gpu`, fused kernels.
 """
 
@@ -29,7 +29,7 @@ def cross_sums(
     c: Correlation, scale: Float[Array, ""], C: Float[Array, "M P"], z: Float[Array, "M E"], x: Float[Array, "N P E"]
 ) -> Float[Array, "M N"]:
     """S_mn = Σ_p C_mp c(scale · |z_m − x_n[p]|²)."""
-    return _way(x).cross(c, scale, C, z, x)
+    return _implementation(x).cross(c, scale, C, z, x)
 
 
 def _cross_forward(c: Correlation, *arrays: Array) -> tuple[Array, tuple[Array, ...]]:
@@ -37,7 +37,7 @@ def _cross_forward(c: Correlation, *arrays: Array) -> tuple[Array, tuple[Array, 
 
 
 def _cross_backward(c: Correlation, arrays: tuple[Array, ...], cotangent: Float[Array, "M N"]) -> tuple[Array, ...]:
-    return _written_out(_way(arrays[-1]).cross_gradient(c, *arrays, cotangent))
+    return _written_out(_implementation(arrays[-1]).cross_gradient(c, *arrays, cotangent))
 
 
 cross_sums.defvjp(_cross_forward, _cross_backward)
@@ -48,7 +48,7 @@ def self_sums(
     c: Correlation, scale: Float[Array, ""], C: Float[Array, "P P"], x: Float[Array, "N P E"]
 ) -> Float[Array, " N"]:
     """S_n = Σ_pq C_pq c(scale · |x_n[p] − x_n[q]|²), for a symmetric C."""
-    return _way(x).double(c, scale, C, x)
+    return _implementation(x).double(c, scale, C, x)
 
 
 def _self_forward(c: Correlation, *arrays: Array) -> tuple[Array, tuple[Array, ...]]:
@@ -56,7 +56,7 @@ def _self_forward(c: Correlation, *arrays: Array) -> tuple[Array, tuple[Array, .
 
 
 def _self_backward(c: Correlation, arrays: tuple[Array, ...], cotangent: Float[Array, " N"]) -> tuple[Array, ...]:
-    return _written_out(_way(arrays[-1]).double_gradient(c, *arrays, cotangent))
+    return _written_out(_implementation(arrays[-1]).double_gradient(c, *arrays, cotangent))
 
 
 self_sums.defvjp(_self_forward, _self_backward)
@@ -67,7 +67,7 @@ def _written_out(gradients: tuple[Array, ...]) -> tuple[Array, ...]:
     return *gradients[:-1], jax.lax.optimization_barrier(gradients[-1])
 
 
-def _way(x: Float[Array, "N P E"]) -> ModuleType:
+def _implementation(x: Float[Array, "N P E"]) -> ModuleType:
     if platform() == "gpu" and x.dtype == jnp.float32 and x.shape[-1] <= _longest():
         from tickgp.gp import patch_sums_gpu  # not every platform has what it imports
 

@@ -22,10 +22,10 @@ BANDS = 2
 
 
 def cross(c: Correlation, scale: Array, C: Array, z: Array, x: Array) -> Float[Array, "M N"]:
-    def few(x: Float[Array, "n P E"]) -> Float[Array, "n M"]:
+    def one_group(x: Float[Array, "n P E"]) -> Float[Array, "n M"]:
         return jnp.sum(c(scale * _cross_distances(z, x)) * C[:, None, :], axis=-1).T
 
-    return _in_groups(few, x, per_image=C.size).T
+    return _in_groups(one_group, x, per_image=C.size).T
 
 
 def cross_gradient(
@@ -33,7 +33,9 @@ def cross_gradient(
 ) -> tuple[Array, Array, Array, Array]:
     E = z.shape[1]
 
-    def few(sums: tuple[Array, Array, Array], group: tuple[Array, Array]) -> tuple[tuple[Array, Array, Array], Array]:
+    def one_group(
+        sums: tuple[Array, Array, Array], group: tuple[Array, Array]
+    ) -> tuple[tuple[Array, Array, Array], Array]:
         (dscale, dC, dz), (x, g) = sums, group
         d = _cross_distances(z, x)
         value, slope = with_slope(c, scale * d)
@@ -46,24 +48,24 @@ def cross_gradient(
         return (dscale, dC, dz), dx.reshape(x.shape)
 
     start = jnp.zeros_like(scale), jnp.zeros_like(C), jnp.zeros_like(z)
-    (dscale, dC, dz), dx = _scan_groups(few, start, (x, cotangent.T), per_image=C.size)
+    (dscale, dC, dz), dx = _scan_groups(one_group, start, (x, cotangent.T), per_image=C.size)
     return dscale, dC, 2 * scale * dz, dx
 
 
 def double(c: Correlation, scale: Array, C: Array, x: Array) -> Float[Array, " N"]:
-    def few(x: Float[Array, "n P E"]) -> Float[Array, " n"]:
+    def one_group(x: Float[Array, "n P E"]) -> Float[Array, " n"]:
         bands = [(_self_distances(x, band), _counted(C, band)) for band in _bands(len(C))]
         return sum(
             (jnp.sum(c(scale * d) * weights, axis=(1, 2)) for d, weights in bands), start=jnp.zeros(len(x), x.dtype)
         )
 
-    return _in_groups(few, x, per_image=C.size)
+    return _in_groups(one_group, x, per_image=C.size)
 
 
 def double_gradient(
     c: Correlation, scale: Array, C: Array, x: Array, cotangent: Float[Array, " N"]
 ) -> tuple[Array, Array, Array]:
-    def few(sums: tuple[Array, Array], group: tuple[Array, Array]) -> tuple[tuple[Array, Array], Array]:
+    def one_group(sums: tuple[Array, Array], group: tuple[Array, Array]) -> tuple[tuple[Array, Array], Array]:
         x, g = group
         (dscale, dC), dx, g = sums, jnp.zeros_like(x), g[:, None, None]
         for band in _bands(len(C)):
@@ -79,7 +81,7 @@ def double_gradient(
         return (dscale, dC), 4 * scale * dx
 
     start = jnp.zeros_like(scale), jnp.zeros_like(C)
-    (dscale, dC), dx = _scan_groups(few, start, (x, cotangent), per_image=C.size)
+    (dscale, dC), dx = _scan_groups(one_group, start, (x, cotangent), per_image=C.size)
     return dscale, _mirrored(dC), dx
 
 
@@ -116,27 +118,34 @@ def _self_distances(x: Float[Array, "n P E"], band: tuple[int, int]) -> Float[Ar
     return jnp.where(same, 0, jnp.maximum(d, 0))
 
 
-def _in_groups(few: Callable[[Array], Array], x: Float[Array, "N P E"], per_image: int) -> Float[Array, "N ..."]:
-    """few(x), a group of images at a time."""
-    if (size := _group_size(len(x), per_image)) == len(x):
-        return few(x)
-    parts = jax.lax.map(few, _grouped(x, size))
-    return parts.reshape(len(x), *parts.shape[2:])
+def _in_groups(one_group: Callable[[Array], Array], x: Float[Array, "N P E"], per_image: int) -> Float[Array, "N ..."]:
+    """one_group(x), a group of images at a time."""
+    return _scan_groups(lambda sums, group: (sums, one_group(*group)), (), (x,), per_image)[1]
 
 
-def _scan_groups(few: Callable[..., Any], start: Any, arrays: tuple[Array, ...], per_image: int) -> tuple[Any, Array]:
-    """few(sums so far, group) → (sums, part), a group of images at a time; all the parts are put together."""
-    if (size := _group_size(len(arrays[0]), per_image)) == len(arrays[0]):
-        return few(start, arrays)
-    sums, parts = jax.lax.scan(few, start, tuple(_grouped(array, size) for array in arrays))
-    return sums, parts.reshape(len(arrays[0]), *parts.shape[2:])
+def _scan_groups(
+    one_group: Callable[..., Any], start: Any, arrays: tuple[Array, ...], per_image: int
+) -> tuple[Any, Float[Array, "N ..."]]:
+    """one_group(sums so far, group) → (sums, part), a group of images at a time; all the parts are put together.
+
+    What remains after groups of one size is a smaller one.
+    """
+    N = len(arrays[0])
+    if (size := _group_size(N, per_image)) == N:
+        return one_group(start, arrays)
+    whole = N // size * size
+    sums, parts = jax.lax.scan(one_group, start, tuple(a[:whole].reshape(-1, size, *a.shape[1:]) for a in arrays))
+    parts = parts.reshape(whole, *parts.shape[2:])
+    if whole == N:
+        return sums, parts
+    sums, rest = one_group(sums, tuple(a[whole:] for a in arrays))
+    return sums, jnp.concatenate([parts, rest])
 
 
 def _group_size(N: int, per_image: int) -> int:
-    """The largest divisor of N with which a group has no more values of k than are worked on at a time."""
+    """Images with no more values of k than are worked on at a time: all N, or a power of two.
+
+    Of the usual batches, of 64 or 128 images, nothing then remains, which would be compiled once more.
+    """
     most = max(1, AT_ONCE.get(platform(), OTHERWISE) // per_image)
-    return max(size for size in range(1, N + 1) if N % size == 0 and size <= most)
-
-
-def _grouped(array: Float[Array, "N ..."], size: int) -> Float[Array, "G n ..."]:
-    return array.reshape(-1, size, *array.shape[1:])
+    return N if most >= N else 2 ** (most.bit_length() - 1)

@@ -10,6 +10,10 @@ import numpy as np
 from jaxtyping import Array, Float
 
 
+class SizeError(ValueError):
+    """Images are too small, or have too few patches, for what was asked."""
+
+
 class Located(eqx.Module):
     """T patches and the places of their upper-left corners (row, column) in pixels; no places where none matter."""
 
@@ -41,7 +45,7 @@ class PatchGrid:
             )
         (H, W, _), (h, w) = self.image_shape, self.patch_shape
         if min(self.patch_shape) < 1 or h > H or w > W:
-            raise ValueError(f"patch {h}x{w} does not fit in image {H}x{W}; use a patch from 1x1 to {H}x{W}")
+            raise SizeError(f"patch {h}x{w} does not fit in image {H}x{W}; use a patch from 1x1 to {H}x{W}")
         if min(self.stride) < 1:
             raise ValueError(f"stride {self.stride} must be at least 1 in both directions; use (1, 1) for every patch")
 

@@ -1,12 +1,15 @@
-"""Class probabilities, and how much of their uncertainty is the model's own."""
+"""Class probabilities, and how much of their uncertainty is the model's own; of a regression, mean and variance."""
 
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
+from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.scipy.special import entr
 from jaxtyping import Array, ArrayLike, Float, Int, Key, PRNGKeyArray
 
@@ -17,18 +20,17 @@ from tickgp.gp.memory import fitting_batch
 from tickgp.gp.models import DeepGP
 from tickgp.gp.variational import Marginals
 
-DOUBTS = ("entropy", "mutual_information", "variance")
+DOUBTS = ("entropy", "mutual_information", "variance", "distance")
 """The numbers of a `Prediction` that say how far it can be trusted."""
 _TOGETHER = 10
 
 
 class Prediction(eqx.Module):
-    """p(y | x) of each image, with its entropy split in two, and the variance of what they are made from.
+    """p(y | x) of each image, with its entropy split in two, and how unlike the known images it is.
 
     entropy H[E p] = expected entropy E H[p] + mutual information. The first part is ambiguity in the image that more
-    data would not remove; the second is what the model does not know. Of an image that is unlike all of training the
-    probabilities can be sure. The variance of the latent functions is then often large: where patches are unknown to
-    the model, not where known patches stand in another order.
+    data would not remove; the second is what the model does not know. For an image unlike any in training the
+    probabilities can be sure all the same: `distance` finds most of these, and `variance` those with unknown patches.
     """
 
     probabilities: Float[Array, "N K"]
@@ -38,6 +40,8 @@ class Prediction(eqx.Module):
 
     Of a CNN: that of its logits over draws of dropout or members of an ensemble.
     """
+    distance: Float[Array, " N"] | None = None
+    """From the training images (`evaluation.familiarity`); None from a model that does not know them."""
 
     @property
     def labels(self) -> Int[Array, " N"]:
@@ -87,24 +91,67 @@ def predict(
         sums = [_sum_samples(model, x, group, likelihood_samples) for group in groups]
         return jax.tree.map(lambda *arrays: sum(arrays[1:], start=arrays[0]) / num_samples, *sums)
 
-    parts = [of_batch(jnp.asarray(x)) for x in padded_batches(images, batch_size)]
-    return jax.tree.map(lambda *arrays: jnp.concatenate(arrays)[: len(images)], *parts)
+    return _in_batches(of_batch, images, batch_size)
+
+
+def predict_moments(
+    model: DeepGP, x: ArrayLike, *, key: PRNGKeyArray, num_samples: int = 20, batch_size: int | None = None
+) -> tuple[Float[Array, "N F"], Float[Array, "N F"]]:
+    """Mean and variance of f(x) under q: E[m] and E[v] + Var[m], with m and v those given a draw of the hidden layers.
+
+    That is what a regression predicts of f; a new target has the variance of the noise, that of the likelihood, on top.
+    num_samples: draws of the hidden layers; of a single layer both are exact. Noise and batches are as for `predict`.
+    """
+    x = check_inputs(x)
+    batch_size = fitting_batch(model, x) if batch_size is None else batch_size
+    if min(num_samples, batch_size) < 1:
+        raise ValueError(f"{num_samples} samples in batches of {batch_size} were asked for; each must be at least 1")
+    keys = jax.random.split(key, 1 if len(model.layers) == 1 else num_samples)
+    groups = [keys[i : i + _TOGETHER] for i in range(0, len(keys), _TOGETHER)]
+
+    def of_batch(x: Array) -> tuple[Array, Array]:
+        draws = [_moments(model, x, group) for group in groups]
+        m, v = (jnp.concatenate(parts) for parts in zip(*draws, strict=True))
+        return jnp.mean(m, axis=0), jnp.mean(v, axis=0) + jnp.var(m, axis=0)
+
+    return _in_batches(of_batch, x, batch_size)
+
+
+def _in_batches(of_batch: Callable[[Array], Any], x: np.ndarray, batch_size: int) -> Any:
+    """The arrays of `of_batch`, batch after batch, without what the last one was filled up with."""
+    parts = [of_batch(jnp.asarray(batch)) for batch in padded_batches(x, batch_size)]
+    return jax.tree.map(lambda *arrays: jnp.concatenate(arrays)[: len(x)], *parts)
 
 
 @functools.partial(jit, static_argnames="likelihood_samples")
 def _sum_samples(model: DeepGP, images: Array, keys: Key[Array, " S"], likelihood_samples: int) -> Prediction:
-    """Σ over `keys` of what `_given_hidden` says. What the first draw needs is computed once for all of them."""
-    hidden, output = jnp.moveaxis(jax.vmap(jax.random.split)(keys), 1, 0)
+    """Σ over `keys` of what `_given_hidden` says."""
     given = functools.partial(_given_hidden, model.likelihood, num_samples=likelihood_samples)
-    if len(model.layers) == 1:
-        f = model.propagate(images, key=keys[0])
-        predictions = jax.lax.map(lambda key: given(f, key=key), output, batch_size=min(_TOGETHER, len(keys)))
-    else:
-        x = model.pixels(images)
-        first = jax.vmap(lambda key: model.draw(0, x, key=key, common=True))(hidden)
-        rest = lambda x, key, own: given(model.propagate(x, key=key, common=True, after=1), key=own)
-        predictions = jax.lax.map(lambda inputs: rest(*inputs), (first, hidden, output))
+    predictions = _for_each_draw(lambda f, key: given(f, key=key), model, images, keys)
     return jax.tree.map(lambda a: jnp.sum(a, axis=0), predictions)
+
+
+@jit
+def _moments(model: DeepGP, x: Array, keys: Key[Array, " S"]) -> tuple[Float[Array, "S N F"], Float[Array, "S N F"]]:
+    """Mean and variance of q(f(x)) given a draw of the hidden layers, for each key."""
+    return _for_each_draw(lambda f, key: (f.mean, f.variance), model, x, keys)
+
+
+def _for_each_draw(
+    given: Callable[[Marginals, PRNGKeyArray], Any], model: DeepGP, x: Array, keys: Key[Array, " S"]
+) -> Any:
+    """given(q(f(x)), a key of its own) for a draw of the hidden layers by each of `keys`, one after the other.
+
+    What the first layer needs for a draw is computed once for all of them.
+    """
+    hidden, output = jnp.moveaxis(jax.vmap(jax.random.split)(keys), 1, 0)
+    if len(model.layers) == 1:
+        f = model.propagate(x, key=keys[0])
+        return jax.lax.map(lambda key: given(f, key), output, batch_size=min(_TOGETHER, len(keys)))
+    pixels = model.pixels(x)
+    first = jax.vmap(lambda key: model.draw(0, pixels, key=key, common=True))(hidden)
+    rest = lambda x, key, own: given(model.propagate(x, key=key, common=True, after=1), own)
+    return jax.lax.map(lambda inputs: rest(*inputs), (first, hidden, output))
 
 
 def _given_hidden(likelihood: AbstractLikelihood, f: Marginals, *, num_samples: int, key: PRNGKeyArray) -> Prediction:
@@ -112,7 +159,7 @@ def _given_hidden(likelihood: AbstractLikelihood, f: Marginals, *, num_samples: 
     if not isinstance(likelihood, AbstractClassification):
         raise TypeError(
             f"class probabilities need a likelihood of classes, and {type(likelihood).__name__} has none; "
-            "for a regression use model.propagate(x, key=key).mean"
+            "for a regression use tickgp.predict_moments(model, x, key=key)"
         )
     noise = jax.random.normal(key, (num_samples, 1, *f.latent_mean.shape[1:]))
     p = jax.vmap(lambda noise: likelihood.probabilities(f.at(noise)))(noise)

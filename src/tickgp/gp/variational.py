@@ -143,8 +143,8 @@ class Marginals(eqx.Module):
         """f where the latents deviate from their means by so many of their standard deviations."""
         return _mix(self.latent_mean + jnp.sqrt(self.latent_variance) * noise, self.mixing) + self.offset
 
-    def variance_of_weights(self, p: Float[Array, "N F"]) -> Float[Array, "N Q L"]:
-        """Var_{k ~ p}[∂f_k/∂g] for every latent g: how unequally the outputs depend on it, weighed by probabilities."""
+    def softmax_curvature(self, p: Float[Array, "N F"]) -> Float[Array, "N Q L"]:
+        """−∂² log p/∂g² of a softmax for every latent g: Var_{k∼p}[W_kg], or p(1 − p) without mixing."""
         p = p.reshape(*self.latent_mean.shape[:2], -1)
         if self.mixing is None:
             return p * (1 - p)
@@ -198,6 +198,12 @@ def marginals(gp: SparseGP, x: Float[Array, "N ..."], jitter: Float[Array, ""]) 
     A, residual = _project(gp, x, jitter)
     through_u = gp.q.variance(_flat(A)).reshape(*A.shape[2:], -1)
     return Marginals(_mean(gp.q, A), jnp.moveaxis(residual, 0, -1) + through_u, gp.kernel.mixing)
+
+
+def features(gp: SparseGP, x: Float[Array, "N ..."], jitter: Float[Array, ""]) -> Float[Array, "N D"]:
+    """a(x) = Lu⁻¹ k_u(x), of each distinct latent and site in a row: what mean and variance of q(f(x)) are made of."""
+    A, _ = _project(gp, x, jitter)
+    return jnp.moveaxis(A, 2, 0).reshape(len(x), -1)
 
 
 def joint(gp: SparseGP, x: Float[Array, "N ..."], jitter: Float[Array, ""]) -> Joint:

@@ -13,8 +13,8 @@ from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
 from tickgp.gp.builders import as_pixels
 from tickgp.gp.convolution import Convolutional, MultiOutputConvolutional, PatchResponse
 from tickgp.gp.inducing import InducingPatches
-from tickgp.gp.kernels import AbstractStationary
-from tickgp.gp.layer_builders import KernelFamily, few, image_layer
+from tickgp.gp.kernels import AbstractKernel, AbstractStationary, Product, Sum
+from tickgp.gp.layer_builders import KernelFamily, image_layer, some_images
 from tickgp.gp.layers import Layer
 from tickgp.gp.means import IdentityConv
 from tickgp.gp.models import DeepGP
@@ -26,11 +26,12 @@ from tickgp.gp.variational import MeanField, SparseGP
 def warm_start(trained: DeepGP, images: ArrayLike, *, key: PRNGKeyArray, **settings: Any) -> DeepGP:
     """A model one layer deeper: all layers of a trained deep convolutional GP, and a new one before its last.
 
-    The new layer starts as the identity with little noise, on patches of what the layers below it put out. With a
-    stride of 1 of it, and one of the last layer that divides the margin, the last layer then sees what it saw before
-    without this margin: it keeps the weights of the patches that are left (without weights it is their mean), and its
-    inducing patches move along; all else stays as it was. With other strides that holds as far as images are smooth.
-    The bound falls by the KL divergence of the new layer, whose q has hardly any variance yet.
+    The new layer starts as the identity with little noise, and its inducing patches are taken from what the layers
+    below it put out. It cuts off a margin of half a patch, so the last layer sees the same image without its rim. The
+    last layer keeps the weights of the patches that are left (without weights, f is the mean over these), the places of
+    its inducing patches are shifted by the margin, and all else stays as it was. This is exact if the new layer's
+    stride is 1 and the last layer's stride divides the margin; with other strides it is approximate, the better the
+    smoother the images are. The bound falls by the KL divergence of the new layer, whose q has hardly any variance yet.
     Settings: those of `image_layer`; patch size, stride, number of inducing patches, kernel and kind of q are those of
     the hidden layer below by default, the variance is 0.01, the lengthscale half the median distance between patches.
     Paper: three layers start from two
@@ -46,7 +47,7 @@ def warm_start(trained: DeepGP, images: ArrayLike, *, key: PRNGKeyArray, **setti
             "a warm start was asked from a model whose hidden layers do not put out images; it needs a trained "
             "deep_conv or deep_tick, into which a layer can be put that changes nothing"
         )
-    x = trained.pixels(jnp.asarray(few(as_pixels(images))))
+    x = trained.pixels(jnp.asarray(some_images(as_pixels(images))))
     for layer in hidden:
         parts = (x[i : i + 50] for i in range(0, len(x), 50))
         x = jnp.concatenate([_expectation(layer, part, trained.jitter) for part in parts])
@@ -107,15 +108,26 @@ def _moved(gp: SparseGP, through: PatchGrid, image_shape: tuple[int, ...]) -> Sp
 
 
 def _shrunk(response: PatchResponse, stride: np.ndarray) -> PatchResponse:
-    """The response with its location kernel in units of `stride` pixels."""
-    location = response.location
-    if not isinstance(location, AbstractStationary):
+    """The response with its location kernel in units of `stride` pixels: every lengthscale of it is divided by that.
+
+    A single lengthscale for rows and columns is divided by the geometric mean of both strides.
+    """
+    if (stride == 1).all():
         return response
-    lengthscale = location.lengthscale
-    unit = stride if lengthscale.value.ndim else np.sqrt(stride.prod())
-    return eqx.tree_at(
-        lambda r: r.location.lengthscale, response, Positive(lengthscale.value / unit, lengthscale.trainable)
-    )
+
+    def shrink(kernel: AbstractKernel) -> AbstractKernel:
+        if not isinstance(kernel, AbstractStationary):
+            raise ValueError(
+                f"the stride of the new layer is {tuple(stride.tolist())}, and places divided by it would not mean the "
+                f"same to the location kernel {type(kernel).__name__}; use a stride of 1, or a location kernel made of "
+                "stationary ones by + and *"
+            )
+        old = kernel.lengthscale
+        unit = stride if old.value.ndim else np.sqrt(stride.prod())
+        return eqx.tree_at(lambda k: k.lengthscale, kernel, Positive(old.value / unit, old.trainable))
+
+    is_single = lambda node: isinstance(node, AbstractKernel) and not isinstance(node, Sum | Product)
+    return PatchResponse(response.patch, jax.tree.map(shrink, response.location, is_leaf=is_single))
 
 
 @eqx.filter_jit

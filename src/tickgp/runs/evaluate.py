@@ -9,12 +9,11 @@ from typing import Any
 import numpy as np
 
 from tickgp.data.dataset import Dataset, load_dataset
-from tickgp.data.locate import DatasetUnavailableError
 from tickgp.errors import UsageError
 from tickgp.evaluation.handover import Threshold, hand_over, share_and_error
 from tickgp.evaluation.metrics import auroc, evaluate, fpr95, intervals
 from tickgp.gp.predict import DOUBTS, Prediction
-from tickgp.runs.folder import DataChangedError, load_own, write_json
+from tickgp.runs.folder import load_own, write_json
 from tickgp.runs.model_file import ARRAYS, TrainedModel, load_model
 from tickgp.runs.places import whole_name
 from tickgp.training.config import Config, DataConfig
@@ -38,8 +37,8 @@ def evaluate_run(
 
     `hand_over` is how many of all images go to a person with the threshold of `max_error` and `level`, by default the
     run's, and how many of the others are labelled wrongly, which those of unknown classes always are; or the `reason`
-    why there is no threshold. On other data `auroc` and `fpr95` say how well entropy, mutual information and variance
-    tell these images from the run's own test images; they are left out where these are not there any more.
+    why there is no threshold. On other data `auroc` and `fpr95` say how well entropy, mutual information, variance and
+    distance tell these images from the run's own test images; they are left out where these are not there any more.
     """
     if data.dataset == ARRAYS:
         raise UsageError(f"the model in {folder} was fitted on arrays; name a dataset with --dataset")
@@ -76,7 +75,7 @@ def _own(folder: Path, config: Config, data: DataConfig) -> tuple[Dataset | None
     is_named = whole_name(data.dataset) == whole_name(config.data.dataset)
     try:
         return load_own(folder, config, data.data_dir), is_named
-    except (DatasetUnavailableError, DataChangedError):
+    except ValueError:  # gone, changed, or no longer to be read
         if is_named:
             raise
     return _moved(folder, config, data)
@@ -124,7 +123,7 @@ def _header(trained: TrainedModel, data: Dataset) -> dict[str, Any]:
 def _load(trained: TrainedModel, data: DataConfig) -> Dataset:
     return load_dataset(
         data.dataset,
-        data_dir=data.data_dir or trained.config.data.data_dir,
+        data_dir=(data.data_dir, trained.config.data.data_dir),
         fit=trained.config.data.fit,
         grey=data.grey,
         skip_bad_images=data.skip_bad_images,
@@ -163,18 +162,19 @@ def _handed_over(prediction: Prediction, labels: np.ndarray, threshold: Threshol
     """What the threshold makes of these images, or why there is none."""
     if isinstance(threshold, str):
         return {"reason": threshold}
-    p, variance = np.asarray(prediction.probabilities, float), np.asarray(prediction.variance, float)
-    share, error = share_and_error(hand_over(p.max(axis=1), variance, threshold), p.argmax(axis=1) == labels)
+    p, distance = np.asarray(prediction.probabilities, float), np.asarray(prediction.distance, float)
+    share, error = share_and_error(hand_over(p.max(axis=1), distance, threshold), p.argmax(axis=1) == labels)
     return {
         "share": share,
-        "unusual": float((variance > threshold.max_variance).mean()),
+        "unusual": float((distance > threshold.max_distance).mean()),
         "error_of_the_rest": error,
         "max_error": threshold.max_error,
     }
 
 
 def _strangeness(inside: Prediction, outside: Prediction) -> dict[str, Any]:
-    scores = {name: (getattr(inside, name), getattr(outside, name)) for name in DOUBTS}
+    pairs = {name: (getattr(inside, name), getattr(outside, name)) for name in DOUBTS}
+    scores = {name: pair for name, pair in pairs.items() if pair[0] is not None}
     return {
         "auroc": {name: auroc(*pair) for name, pair in scores.items()},
         "fpr95": {name: fpr95(*pair) for name, pair in scores.items()},

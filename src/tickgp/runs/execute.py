@@ -15,6 +15,7 @@ import numpy as np
 from tickgp.data.dataset import Dataset
 from tickgp.errors import UsageError
 from tickgp.evaluation.bound import dataset_elbo, guessing_bound
+from tickgp.evaluation.familiarity import Familiarity
 from tickgp.evaluation.handover import images_needed
 from tickgp.files import write_whole
 from tickgp.gp.models import DeepGP
@@ -36,7 +37,7 @@ from tickgp.runs.folder import (
     write_manifest,
 )
 from tickgp.runs.judge import final_metrics, held_out, watch, watched_images
-from tickgp.runs.model_file import TrainedModel, grids, save_model
+from tickgp.runs.model_file import TrainedModel, check_precision, grids, save_model
 from tickgp.runs.places import resolved
 from tickgp.runs.report import write_predictions, write_report
 from tickgp.runs.start_from import inherited
@@ -48,7 +49,7 @@ from tickgp.training.stopping import at_rest
 from tickgp.training.toml import format_config, read_config
 
 QUIET_SECONDS = 15.0
-"""Without a report, after which the step is said."""
+"""After so many without a report, a `Step` event says where training stands."""
 
 
 @dataclass(frozen=True)
@@ -68,11 +69,11 @@ def execute(
     stop: Callable[[], bool] = lambda: False,
     command: str = "",
 ) -> Iterator[Event]:
-    """A new run with the settings `config`; without them the run in `folder`, from its latest good checkpoint.
+    """Start a new run with `config`; without it, continue the run in `folder` from its latest good checkpoint.
 
-    The latter with other `limits`, if they are given. When `stop` says so, or after the settings' `max_seconds`, it
-    ends early with a checkpoint. Nothing is written, and no old run overwritten, before the data are read, and for a
-    new run the model is built. No two processes train in one folder.
+    The latter with other `limits`, if given. It ends early, with a checkpoint, when `stop()` is true or after the
+    settings' `max_seconds`. Nothing is written or replaced before the data are read and, for a new run, the model is
+    built. No two processes train in one folder.
     """
     with ExitStack() as stack:
         yield from _execute(folder, config, overwrite, limits, stop, command, stack)
@@ -92,17 +93,25 @@ def _execute(
     if config is not None:
         check_free(folder, overwrite=overwrite)
         refuse_idle(config)
+        check_precision(config)
         config = resolved(config)
         if config.training.start_from == folder.resolve():
             raise UsageError(f"{folder} is to be overwritten by a run that starts from it; give another --out")
         data = load_data(config)
     else:
         config = read_config(folder / "config.toml")
+        check_precision(config)
         stack.enter_context(held(folder))
         yield from (Note(f"removed {name}, which was cut short") for name in remove_leftovers(folder))
         data = load_own(folder, config)
         if limits is not None:
-            config, notes = _within(limits, config, reached(folder / "checkpoint"))
+            step = reached(folder / "checkpoint")
+            if limits.max_steps > config.training.max_steps and _rests(config, read_history(folder, last=step)):
+                raise UsageError(
+                    f"the ELBO of {folder} came to rest at step {step}, where it ended, so that more steps do nothing; "
+                    f"begin another run from it: --start-from {folder}"
+                )
+            config, notes = _within(limits, config, step)
             write_whole(folder / "config.toml", format_config(config).encode())
             yield from map(Note, notes)
     yield from (Note(note) for note in (_loaded(data), *data.notes, *_warnings(config, data)))
@@ -274,7 +283,8 @@ class _Run:
                 "patches"
             )
         shape = self.data.train.images.shape[1:]
-        trained = TrainedModel(state.model, self.config, self.data.class_names, shape)
+        familiarity = Familiarity.of(state.model, self.data.train.images)
+        trained = TrainedModel(state.model, self.config, self.data.class_names, shape, familiarity)
         prediction = trained.predict(self.data.test.images)
         p = np.asarray(prediction.probabilities, float)
         if bad := np.sum(~np.isfinite(p).all(axis=1)):
@@ -326,6 +336,5 @@ def _training(
 
 
 def _rests(config: Config, history: list[dict[str, Any]]) -> bool:
-    patience = config.training.patience
-    elbos = [line["elbo"] for line in history]
-    return patience is not None and at_rest(elbos, patience // config.training.report_every)
+    window = config.training.window
+    return window is not None and at_rest([line["elbo"] for line in history], window)

@@ -29,7 +29,7 @@ from typing import Any
 
 import tickgp
 from tickgp.data.dataset import Dataset, load_dataset
-from tickgp.data.locate import DatasetUnavailableError
+from tickgp.data.locate import DataDir, DatasetUnavailableError
 from tickgp.errors import UsageError
 from tickgp.files import write_whole
 from tickgp.runs.places import is_there, resolved
@@ -144,7 +144,7 @@ def remove_leftovers(folder: Path) -> list[str]:
     return [path.name for path in found]
 
 
-def load_data(config: Config, data_dir: Path | None = None) -> Dataset:
+def load_data(config: Config, data_dir: DataDir = None) -> Dataset:
     """The images that the settings name; `data_dir` stands in for the data folder that they name."""
     settings = config.data
     return load_dataset(
@@ -163,10 +163,6 @@ def load_data(config: Config, data_dir: Path | None = None) -> Dataset:
     )
 
 
-class DataChangedError(ValueError):
-    """The images of a run are not those that it was trained on."""
-
-
 def load_own(folder: Path, config: Config, data_dir: Path | None = None, dataset: str | None = None) -> Dataset:
     """The images that the run in `folder` was begun with, if need be from another place, `dataset`."""
     name = dataset or config.data.dataset
@@ -175,7 +171,7 @@ def load_own(folder: Path, config: Config, data_dir: Path | None = None, dataset
             f"{folder} was trained on {name}, which is not there any more; put it back, or name the place that it has "
             "now to `tickgp evaluate` or `tickgp report` with --dataset"
         )
-    data = load_data(replace(config, data=replace(config.data, dataset=name)), data_dir)
+    data = load_data(replace(config, data=replace(config.data, dataset=name)), (data_dir, config.data.data_dir))
     _check_unchanged(folder, data)
     return data
 
@@ -184,9 +180,9 @@ def _check_unchanged(folder: Path, data: Dataset) -> None:
     path = folder / "manifest.json"
     if not path.is_file() or (before := read_json(path)["dataset"])["sha256"] == data.sha256():
         return
-    then, now = before.get("images"), sum(map(len, data.parts))
-    how = "images or labels have changed" if then in (now, None) else f"it had {then:,} images and has {now:,} now"
-    raise DataChangedError(f"{data.name} is no longer what {folder} was trained on: {how}; restore them, or train anew")
+    then, now = before["images"], sum(map(len, data.parts))
+    how = "images or labels have changed" if then == now else f"it had {then:,} images and has {now:,} now"
+    raise ValueError(f"{data.name} is no longer what {folder} was trained on: {how}; restore them, or train anew")
 
 
 def read_history(folder: Path, last: int = sys.maxsize) -> list[dict[str, Any]]:

@@ -42,7 +42,7 @@ def held_out(trained: TrainedModel, data: Dataset, test: Prediction) -> HeldOut:
     source, prediction, labels = "test", test, data.test.labels
     if data.validation is not None:
         source, prediction, labels = "validation", trained.predict(data.validation.images), data.validation.labels
-    return HeldOut.of(source, prediction.probabilities, prediction.variance, labels)
+    return HeldOut.of(source, prediction.probabilities, prediction.distance, labels)
 
 
 def final_metrics(config: Config, data: Dataset, steps: int, bound: float | None, p: np.ndarray) -> dict[str, Any]:

@@ -8,9 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Float
 
 from tickgp.errors import UsageError
+from tickgp.evaluation.familiarity import Familiarity
 from tickgp.evaluation.handover import HeldOut, Threshold
 from tickgp.gp.convolution import Convolutional, MultiOutputConvolutional
 from tickgp.gp.models import DeepGP
@@ -18,7 +21,7 @@ from tickgp.gp.patches import PatchGrid
 from tickgp.gp.predict import Prediction, predict
 from tickgp.runs.folder import lacks
 from tickgp.training.assemble import build_model
-from tickgp.training.config import Config, ModelConfig, applies
+from tickgp.training.config import Config
 from tickgp.training.tensors import load_tree, read_words, save_tree
 from tickgp.training.toml import format_config, parse_config
 
@@ -36,6 +39,8 @@ class TrainedModel:
     config: Config
     class_names: tuple[str, ...]
     image_shape: tuple[int, ...]
+    familiarity: Familiarity | None = None
+    """Where its training images lie, for the distance of others from them; None if no images were held out."""
     held_out: HeldOut | None = None
     """How sure it was of images it was not trained on; None if there were none."""
 
@@ -46,13 +51,16 @@ class TrainedModel:
 
         The numbers of draws: see `gp.predict.predict`; by default `num_samples` is that of its settings.
         """
-        return predict(
+        prediction = predict(
             self.model,
             images,
             key=jax.random.fold_in(jax.random.key(self.config.seed), 1),
             num_samples=self.config.prediction_samples if num_samples is None else num_samples,
             likelihood_samples=likelihood_samples,
         )
+        if self.familiarity is None:
+            return prediction
+        return replace(prediction, distance=jnp.asarray(self.familiarity.distance(self.model, images)))
 
     def threshold(self, max_error: float | None = None, level: float | None = None) -> Threshold:
         """Which images the model decides by itself; by default with the error that its settings allow."""
@@ -84,28 +92,33 @@ def save_model(folder: Path, trained: TrainedModel) -> None:
         "hand_over": json.dumps(_hand_over(trained)),
         "strides": strides(trained.model),
     }
-    save_tree(folder / NAME, trained.model, words)
+    save_tree(folder / NAME, {"model": trained.model, "familiarity": trained.familiarity}, words)
 
 
 def load_model(folder: str | Path) -> TrainedModel:
     """The trained model of a finished run, of `TickClassifier.save`, or by its name one that comes with the library."""
     path, words, config = _read_words(Path(folder))
-    if config.model.float64 != jax.config.read("jax_enable_x64"):
-        raise ValueError(
-            f"{path} is a model in {'double' if config.model.float64 else 'single'} precision; set "
-            f'jax.config.update("jax_enable_x64", {config.model.float64}) first'
-        )
+    check_precision(config)
     class_names, image_shape = tuple(json.loads(words["class_names"])), tuple(json.loads(words["image_shape"]))
     skeleton = _skeleton(config, image_shape, len(class_names))
-    if "strides" not in words and _leaves_strides_open(config.model):
-        raise ValueError(f"{path} was made by an earlier version of tickgp, which kept no strides; train it again")
-    if (then := words.get("strides", now := strides(skeleton))) != now:
+    if (then := words["strides"]) != (now := strides(skeleton)):
         raise ValueError(
             f"{path} was made by a version of tickgp whose default strides were {then} for such images, and are {now} "
             "now; train it again, or use that version"
         )
-    model = load_tree(path, skeleton)
-    return TrainedModel(model, config, class_names, image_shape, _held_out(json.loads(words["hand_over"]), path))
+    held_out = _held_out(json.loads(words["hand_over"]))
+    familiarity = None if held_out is None else Familiarity.like(skeleton, image_shape)
+    trees: dict[str, Any] = load_tree(path, {"model": skeleton, "familiarity": familiarity})
+    return TrainedModel(trees["model"], config, class_names, image_shape, trees["familiarity"], held_out)
+
+
+def check_precision(config: Config) -> None:
+    """JAX computes in one precision at a time, and it must be that of the settings."""
+    if config.model.float64 != jax.config.read("jax_enable_x64"):
+        raise ValueError(
+            f"the settings ask for {'double' if config.model.float64 else 'single'} precision; set "
+            f'jax.config.update("jax_enable_x64", {config.model.float64}) first'
+        )
 
 
 def grids(model: DeepGP) -> list[PatchGrid]:
@@ -146,15 +159,9 @@ def _read_words(folder: Path) -> tuple[Path, dict[str, str], Config]:
     if not path.is_file():
         raise lacks(folder, NAME)
     words = read_words(path)
-    if missing := {"config", "class_names", "image_shape", "hand_over"} - words.keys():
+    if missing := {"config", "class_names", "image_shape", "hand_over", "strides"} - words.keys():
         raise ValueError(f"{path} does not say its {', '.join(sorted(missing))}; was it made by another program?")
     return path, words, parse_config(words["config"], str(path))
-
-
-def _leaves_strides_open(model: ModelConfig) -> bool:
-    """Whether another default stride would go unnoticed: learned weights would be of another number."""
-    names = [name for name in ("stride", "hidden_stride") if applies(name, model.name)]
-    return not model.weights and any(getattr(model, name) is None for name in names)
 
 
 def _hand_over(trained: TrainedModel) -> dict[str, Any] | None:
@@ -163,20 +170,23 @@ def _hand_over(trained: TrainedModel) -> dict[str, Any] | None:
         return None
     chosen = trained.threshold_or_reason()
     outcomes = {
-        "confidence": held_out.confidence.tolist(),
+        "confidence": _digits(held_out.confidence),
         "right": held_out.right.astype(int).tolist(),
-        "variance": held_out.variance.tolist(),
+        "distance": _digits(held_out.distance),
     }
     return {"threshold": chosen if isinstance(chosen, str) else asdict(chosen), "source": held_out.source, **outcomes}
 
 
-def _held_out(words: dict[str, Any] | None, path: Path) -> HeldOut | None:
+def _digits(numbers: Float[np.ndarray, " N"]) -> list[float]:
+    """As many digits as single precision has, which is half the file."""
+    return [float(str(number)) for number in numbers.astype(np.float32)]
+
+
+def _held_out(words: dict[str, Any] | None) -> HeldOut | None:
     if words is None:
         return None
-    if "variance" not in words:
-        raise ValueError(f"{path} was made by an earlier version of tickgp, which kept no variances; train it again")
-    right = np.array(words["right"], bool)
-    return HeldOut(words["source"], np.array(words["confidence"]), right, np.array(words["variance"]))
+    confidence, distance = (np.array(words[name], np.float32) for name in ("confidence", "distance"))
+    return HeldOut(words["source"], confidence, np.array(words["right"], bool), distance)
 
 
 def _skeleton(config: Config, image_shape: tuple[int, ...], num_classes: int) -> DeepGP:

@@ -12,7 +12,7 @@ def resolved(config: Config) -> Config:
     """`config` with whole paths: a run is used from other folders than it was begun in."""
     data, training = config.data, config.training
     data_dir = data.data_dir and data.data_dir.expanduser().resolve()
-    start = training.start_from
+    start = training.start_from and training.start_from.expanduser()
     return replace(
         config,
         data=replace(data, dataset=whole_name(data.dataset), data_dir=data_dir),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,8 +32,10 @@ class Answer:
     """The part of the entropy that comes from what the model does not know."""
     variance: float
     """Of the latent functions: large where an image has patches that the model does not know, however sure it is."""
+    distance: float | None
+    """From the training images, which have about 1; None if no images were held out."""
     unusual: bool
-    """Whether its variance is more than that of nearly all held-out images; false if there were none."""
+    """Whether it is further from them than nearly all held-out images; false if there were none."""
     hand_over: bool
     """Whether a person should decide: also when no threshold could be chosen, for then nothing is promised."""
     probabilities: dict[str, float]
@@ -109,11 +110,11 @@ def _read(trained: TrainedModel, file: Path) -> np.ndarray:
 
 def _answers(trained: TrainedModel, images: np.ndarray, names: list[str], threshold: Threshold | None) -> list[Answer]:
     prediction = trained.predict(images)
-    p, variance = np.asarray(prediction.probabilities, float), np.asarray(prediction.variance, float)
+    p, distance = np.asarray(prediction.probabilities, float), prediction.distance
     best, confidence = p.argmax(axis=1), p.max(axis=1)
-    person = [True] * len(p) if threshold is None else hand_over(confidence, variance, threshold).tolist()
+    person = [True] * len(p) if threshold is None else hand_over(confidence, distance, threshold).tolist()
     source = threshold or trained.held_out
-    unusual = variance > (math.inf if source is None else source.max_variance)
+    unusual = [False] * len(p) if distance is None or source is None else distance > source.max_distance
     return [
         Answer(
             file=name,
@@ -121,7 +122,8 @@ def _answers(trained: TrainedModel, images: np.ndarray, names: list[str], thresh
             probability=float(confidence[i]),
             entropy=float(prediction.entropy[i]),
             mutual_information=float(prediction.mutual_information[i]),
-            variance=float(variance[i]),
+            variance=float(prediction.variance[i]),
+            distance=None if distance is None else float(distance[i]),
             unusual=bool(unusual[i]),
             hand_over=person[i],
             probabilities=dict(zip(trained.class_names, p[i].tolist(), strict=True)),

@@ -50,7 +50,7 @@ def write_report(folder: Path, trained: TrainedModel, data: Dataset, prediction:
 def write_predictions(folder: Path, data: Dataset, prediction: Prediction) -> None:
     """`predictions.csv`: of each test image what it is, what the model says, and how surely."""
     names, p = data.class_names, np.asarray(prediction.probabilities)
-    doubts = np.stack([getattr(prediction, name) for name in DOUBTS], axis=1)
+    doubts = np.stack([np.asarray(getattr(prediction, name)) for name in DOUBTS], axis=1)
     content = io.StringIO()
     table = csv.writer(content, lineterminator="\n")
     table.writerow(["image", "true", "predicted", "probability", *DOUBTS, *(f"p({name})" for name in names)])

@@ -23,7 +23,14 @@ def tensorboard_writer(folder: Path) -> Callable[[Report], None]:
         nonlocal writer
         # Not before there is something to write: until then the folder may be another run's.
         writer = writer or SummaryWriter(str(folder / "tensorboard"))
-        curves = {"elbo": report.elbo, "held_out/nll": report.nll, "held_out/error": report.top1_error}
+        curves = {
+            "elbo": report.elbo,
+            "held_out/nll": report.nll,
+            "held_out/error": report.top1_error,
+            "train/nll": report.train_nll,
+            "jitter": report.jitter,
+            "skipped": report.skipped,
+        }
         for name, value in curves.items():
             writer.add_scalar(name, value, report.step)
         writer.flush()

@@ -36,8 +36,8 @@ class Checkpoint(Generic[State]):
 def save_checkpoint(folder: Path, state: Stepped, seconds: float) -> Path:
     """`state` as a file of its own, named by its step.
 
-    Of the older ones only the latest is kept. None is kept that claims to be later: it was broken, or `state` would
-    have come from it.
+    Of the older files the latest is kept, as a reserve. Files of later steps are deleted: training would have gone on
+    from them, had they not been broken.
     """
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"step-{int(state.step):08d}.safetensors"
@@ -49,11 +49,11 @@ def save_checkpoint(folder: Path, state: Stepped, seconds: float) -> Path:
 
 
 def load_checkpoint(folder: Path, like: State) -> Checkpoint[State]:
-    """The latest good checkpoint. One of an earlier version does not say how long training took: 0."""
+    """The latest good checkpoint."""
     broken: list[str] = []
     for path in checkpoints(folder):
         try:
-            return Checkpoint(load_tree(path, like), float(read_words(path).get("seconds", 0)), tuple(broken))
+            return Checkpoint(load_tree(path, like), float(read_words(path)["seconds"]), tuple(broken))
         except (ValueError, OSError) as error:
             broken.append(str(error))
     reasons = "; ".join(broken) or "it is empty"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Annotated, Literal
@@ -60,8 +61,8 @@ class DataConfig:
     test_images: int | None = None
     """Test on this many images, drawn from all; by default on all."""
     validation_share: float = 0.0
-    """Share of the training images to leave out and to choose the hand-over threshold on; without it, that is chosen
-    on the test images."""
+    """Share of the training images to leave out and to choose the hand-over threshold on; without it, and without
+    validation images of the source's own, that is chosen on the test images."""
 
     def __post_init__(self) -> None:
         if not 0 < self.test_share < 1:
@@ -213,6 +214,11 @@ class TrainingConfig:
                 f"patience {self.patience} was given; it must be at least the {self.report_every} steps of report-every"
             )
 
+    @property
+    def window(self) -> int | None:
+        """Reports in `patience` steps, rounded up."""
+        return None if self.patience is None else math.ceil(self.patience / self.report_every)
+
 
 @dataclass(frozen=True)
 class Config:
@@ -232,8 +238,8 @@ class Config:
 
     def __post_init__(self) -> None:
         _check_positive(prediction_samples=self.prediction_samples)
-        if self.seed < 0:
-            raise UsageError(f"seed {self.seed} was given; it must be at least 0")
+        if not 0 <= self.seed < 2**32:  # of larger ones jax keeps 32 bits, so that two seeds would be the same
+            raise UsageError(f"seed {self.seed} was given; it must be from 0 to {2**32 - 1}")
         for name, share in {"max-error": self.max_error, "confidence": self.confidence}.items():
             if not 0 < share < 1:
                 raise UsageError(f"{name} {share} was given; it must be above 0 and below 1")

@@ -21,6 +21,8 @@ from tickgp.gp.variational import inducing_covariance
 PATIENCE = 3
 LARGEST_JITTER = 1e-2
 _SMALL = 2**16
+_PASSED_OVER = ("covariance", "members", "latents", "response", "kernel")
+"""Names on the path to a kernel's parameter that say nothing of whose it is."""
 
 
 class TrainingError(ArithmeticError):
@@ -68,7 +70,12 @@ def _diagnosis(model: DeepGP) -> str:
 
 
 def _values(kernel: Any) -> str:
-    """The positive parameters of a kernel in words: `lengthscale 1.2, variance 5`."""
+    """The positive parameters of a kernel in words, by their path: `patch.variance 5.0, location.lengthscale 3.0`."""
     nodes = jax.tree_util.tree_leaves_with_path(kernel, is_leaf=lambda node: isinstance(node, Positive))
-    named = [(jax.tree_util.keystr(path[-1:]), node) for path, node in nodes if isinstance(node, Positive)]
-    return ", ".join(f"{name.lstrip('.')} {np.round(np.asarray(node.value), 6)}" for name, node in named)
+    positive = [(path, node) for path, node in nodes if isinstance(node, Positive)]
+    return ", ".join(f"{_name(path)} {np.round(np.asarray(node.value), 6)}" for path, node in positive)
+
+
+def _name(path: tuple[Any, ...]) -> str:
+    names = [jax.tree_util.keystr((key,), simple=True) for key in path]
+    return ".".join(name for name in names if name not in _PASSED_OVER)

@@ -93,8 +93,8 @@ def train(
     learning rate, at most 1, if its covariance is full and not frozen and the likelihood allows for it; Adam trains the
     rest. A state goes on as it began. hidden_mean_rate: factor on the learning rate of the means of the hidden layers'
     q(u). num_samples: draws of the hidden layers for each step. likelihood_samples: draws of the last layer for each of
-    those, which cost next to nothing. quiet_seconds: after as many it says where it stands between reports too. stop:
-    asked after each step whether to end early.
+    those, which cost next to nothing. quiet_seconds: yield a `Progress` at least this often, also between reports.
+    stop: asked after each step whether to end early.
     In an epoch no image is seen twice. A step without a finite gradient is not applied (see `training.failures`).
     """
     state = _begin(start, natural_gradients)

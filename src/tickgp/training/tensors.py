@@ -41,8 +41,8 @@ def load_tree(path: str | Path, like: Tree) -> Tree:
     ]
     if wrong:
         raise ValueError(
-            f"{path} does not fit its model at {', '.join(wrong[:3])}; undo what was changed in its settings, "
-            "if it was not made by another version"
+            f"{path} does not fit its model at {', '.join(wrong[:3])}; it was made with other settings (restore them) "
+            "or by another version of tickgp"
         )
 
     def read(keys: tuple[Any, ...], leaf: Any) -> Any:

@@ -13,7 +13,6 @@ from tickgp.evaluation.plots import new_figure, tidy
 from tickgp.experiments.figures.looks import (
     CURVE_STYLES,
     draw_curve,
-    empty_figure,
     key_line,
     legend_above,
     scale_to,
@@ -35,8 +34,6 @@ def dropout_figure(curves: dict[str, Curve], watched: str = "all") -> Figure:
     Models take their colours in the order given. A value that is not finite is a gap in its line. `watched` says how
     many images of each set it is measured on.
     """
-    if not curves:
-        return empty_figure("No training curves to show.")
     figure = new_figure(5.6, 4.0)
     axes = figure.subplots()
     keys = []

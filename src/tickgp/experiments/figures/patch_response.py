@@ -15,7 +15,6 @@ from matplotlib.figure import Figure, SubFigure
 
 from tickgp.evaluation.plots import DIVERGING, GREY, INK, new_figure
 from tickgp.evaluation.plots_images import show_picture
-from tickgp.experiments.figures.looks import empty_figure
 
 
 def patch_response_figure(
@@ -32,8 +31,6 @@ def patch_response_figure(
     at a third of the range: solid above the mean, dashed below it. `notes` stand below the names of models, and `said`,
     on which images these are, above all.
     """
-    if not samples:
-        return empty_figure("No samples of the patch response to show.")
     norm = _symmetric(samples)
     count = next(iter(samples.values())).shape[1]
     width = 0.85 * (count + 1)

@@ -15,7 +15,6 @@ from tickgp.experiments.figures.looks import (
     CURVE_STYLES,
     KERNEL_DASHES,
     draw_curve,
-    empty_figure,
     key_line,
     legend_above,
     numbers,
@@ -42,8 +41,6 @@ def traces_figure(traces: Sequence[Trace], watched: str = "all") -> Figure:
     last time to its own: its line then starts where the other ends. Depths that are not there are not in the legend.
     `watched` says how many test images the error is measured on.
     """
-    if not traces:
-        return empty_figure("No traces to show.")
     figure = new_figure(6.4, 4.2)
     axes = figure.subplots()
     unit, length = time_unit([trace.seconds for trace in traces])

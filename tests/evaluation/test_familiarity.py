@@ -1,0 +1,78 @@
+"""The distance from training: Mahalanobis' of features that are worked out by loops, and what it is for."""
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from gp import tiny
+from scipy.linalg import solve_triangular
+from scipy.spatial.distance import mahalanobis
+from sklearn.covariance import ledoit_wolf
+
+from tickgp.evaluation import familiarity
+from tickgp.evaluation.familiarity import Familiarity
+from tickgp.gp.likelihoods import Softmax
+
+
+def features_by_loops(layer, x):
+    """Lu⁻¹ Kuf, (N, M)."""
+    Kuu, Kuf, _ = tiny.covariances(layer, x)
+    Lu = np.linalg.cholesky(Kuu + 1e-5 * np.diag(Kuu).mean() * np.eye(len(Kuu)))
+    return solve_triangular(Lu, Kuf, lower=True).T
+
+
+@pytest.mark.parametrize("name", ["se", "conv", "tick"])
+def test_distance_is_that_of_mahalanobis(name, float64):
+    model = tiny.perturbed(tiny.build(name, Softmax(3)))
+    training, new = tiny.images(40, seed=1), tiny.images(5, seed=2)
+    a = features_by_loops(model.layers[-1], training)
+    C, _ = ledoit_wolf(a)
+    expected = [
+        mahalanobis(b, a.mean(axis=0), np.linalg.inv(C)) / np.sqrt(tiny.M)
+        for b in features_by_loops(model.layers[-1], new)
+    ]
+    np.testing.assert_allclose(Familiarity.of(model, training).distance(model, new), expected, rtol=1e-5)
+
+
+def test_hidden_layers_are_at_their_means(float64):
+    """The last layer then sees what a one-layer model of it would see."""
+    model = tiny.perturbed(tiny.build("deep_conv", Softmax(3)))
+    x = jnp.asarray(tiny.images(4))
+    seen = np.asarray(model.layers[0].expectation(model.pixels(x), model.jitter))
+    np.testing.assert_allclose(model.features(x), features_by_loops(model.layers[-1], seen), rtol=1e-5, atol=1e-8)
+
+
+def test_training_images_are_at_a_distance_of_about_1():
+    model, training = tiny.build("tick", Softmax(3)), tiny.images(400, seed=1)
+    d = Familiarity.of(model, training).distance(model, training)
+    assert np.mean(d**2) == pytest.approx(1, rel=0.1)
+
+
+def test_fewer_images_than_features_are_enough():
+    model, training = tiny.build("tick", Softmax(3)), tiny.images(4, seed=1)
+    made = Familiarity.of(model, training)
+    near, far = made.distance(model, training), made.distance(model, 5 * tiny.images(4, seed=2))
+    assert np.isfinite(far).all()
+    assert near.max() < far.min()
+
+
+def test_neighbours_do_not_matter():
+    model = tiny.build("deep_tick", Softmax(3))
+    made, new = Familiarity.of(model, tiny.images(30, seed=1)), tiny.images(7, seed=2)
+    np.testing.assert_allclose(made.distance(model, new)[2:3], made.distance(model, new[2:3]), rtol=1e-5)
+
+
+def test_of_many_images_a_random_part_is_taken(monkeypatch):
+    model, training = tiny.build("conv", Softmax(3)), np.sort(tiny.images(200, seed=1), axis=0)
+    whole = Familiarity.of(model, training).mean
+    monkeypatch.setattr(familiarity, "MOST_IMAGES", 100)
+    part = Familiarity.of(model, training).mean
+    first = Familiarity.of(model, training[:100]).mean
+    assert 0 < np.linalg.norm(part - whole) < 0.3 * np.linalg.norm(first - whole)
+
+
+@pytest.mark.parametrize("name", ["se", "tick", "deep_tick"])
+def test_one_to_be_filled_has_the_same_shape(name):
+    model = tiny.build(name, Softmax(3))
+    like, made = Familiarity.like(model, tiny.SHAPE), Familiarity.of(model, tiny.images(20))
+    assert eqx.tree_equal(*(eqx.filter_eval_shape(lambda tree: tree, tree) for tree in (like, made)))
