@@ -4,6 +4,7 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import reference
 from gp import tiny
 from scipy.linalg import solve_triangular
 from scipy.spatial.distance import mahalanobis
@@ -17,6 +18,10 @@ from tickgp.gp.likelihoods import Softmax
 def features_by_loops(layer, x):
     """Lu⁻¹ Kuf, (N, M)."""
     Kuu, Kuf, _ = tiny.covariances(layer, x)
+    return whitened(Kuu, Kuf)
+
+
+def whitened(Kuu, Kuf):
     Lu = np.linalg.cholesky(Kuu + 1e-5 * np.diag(Kuu).mean() * np.eye(len(Kuu)))
     return solve_triangular(Lu, Kuf, lower=True).T
 
@@ -34,12 +39,14 @@ def test_distance_is_that_of_mahalanobis(name, float64):
     np.testing.assert_allclose(Familiarity.of(model, training).distance(model, new), expected, rtol=1e-5)
 
 
-def test_hidden_layers_are_at_their_means(float64):
-    """The last layer then sees what a one-layer model of it would see."""
-    model = tiny.perturbed(tiny.build("deep_conv", Softmax(3)))
-    x = jnp.asarray(tiny.images(4))
-    seen = np.asarray(model.layers[0].expectation(model.pixels(x), model.jitter))
-    np.testing.assert_allclose(model.features(x), features_by_loops(model.layers[-1], seen), rtol=1e-5, atol=1e-8)
+def test_features_of_a_hidden_layer_are_averaged_over_its_patches(float64):
+    model, x = tiny.perturbed(tiny.build("deep_conv", Softmax(3))), tiny.images(4)
+    layer = model.layers[0]
+    kernel, Z = layer.gp.kernel.covariance.response.patch, np.asarray(layer.gp.inducing[0].Z.value)
+    k_g = reference.patch_response(reference.se(float(kernel.variance.value), float(kernel.lengthscale.value)))
+    places = reference.places(*x.shape[1:3], 3, 3)
+    Kuu, Kuf = reference.inducing_Kuu(k_g, Z), reference.mock_Kuf(k_g, Z, None, reference.patches(x, 3, 3), places)
+    np.testing.assert_allclose(model.features(jnp.asarray(x)), whitened(Kuu, Kuf.mean(axis=2)), rtol=1e-5, atol=1e-8)
 
 
 def test_training_images_are_at_a_distance_of_about_1():
@@ -54,6 +61,12 @@ def test_fewer_images_than_features_are_enough():
     near, far = made.distance(model, training), made.distance(model, 5 * tiny.images(4, seed=2))
     assert np.isfinite(far).all()
     assert near.max() < far.min()
+
+
+def test_training_images_that_are_all_alike():
+    model, training = tiny.build("tick", Softmax(3)), np.repeat(tiny.images(1), 5, axis=0)
+    made = Familiarity.of(model, training)
+    assert made.distance(model, training).max() < 0.1 < made.distance(model, tiny.images(3, seed=2)).min()
 
 
 def test_neighbours_do_not_matter():

@@ -16,7 +16,7 @@ from tickgp.cli.train import train_command
 from tickgp.errors import UsageError
 
 DESCRIPTION = (
-    "Image classification with Gaussian processes whose probabilities can be trusted.\n"
+    "Image classification with Gaussian processes: how sure it is, and which images a person should check.\n"
     "`tickgp --version` says which version this is; --debug shows where an error comes from."
 )
 SHORT = (tyro.conf.FlagCreatePairsOff, tyro.conf.DisallowNone)

@@ -32,7 +32,7 @@ from tickgp.training.stopping import at_rest
 
 
 class TickClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """Classify images, with probabilities that can be trusted, by (deep) convolutional Gaussian processes.
+    """Classify images by (deep) convolutional Gaussian processes, and say which of them a person should check.
 
     X is images (N, H, W) or (N, H, W, C), bytes or floats between 0 and 1; the same laid flat, (N, H·W·C), with
     `image_shape`; or rows (N, D) of any numbers, which are no images: these are scaled to mean 0 and deviation 1,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -11,7 +9,7 @@ import numpy as np
 from jaxtyping import Array, Float, Shaped
 
 from tickgp.gp.compiling import jit
-from tickgp.gp.images import check_inputs, padded_batches
+from tickgp.gp.images import check_inputs, in_batches
 from tickgp.gp.memory import fitting_batch
 from tickgp.gp.models import DeepGP
 from tickgp.gp.params import Triangular
@@ -23,9 +21,11 @@ MOST_IMAGES = 10_000
 class Familiarity(eqx.Module):
     """Mean and covariance C of the features a(x) of the training images (see `DeepGP.features`).
 
-    distance(x) = √((a − ā)ᵀ C⁻¹ (a − ā) / D), with D features: about 1 for images like those of training. A last layer
-    only ever learned what to make of features like theirs; of others it may be sure without reason. C is shrunk
-    towards a multiple of I (O. Ledoit, M. Wolf, 2004), so that it has an inverse even with fewer images than features.
+    distance(x) = √((a − ā)ᵀ C⁻¹ (a − ā) / D), with D features: about 1 for images like those of training. A model only
+    ever learned what to make of features like theirs; of others it may be sure without reason. C is shrunk towards a
+    multiple of I (O. Ledoit, M. Wolf, 2004), so that it has an inverse even with fewer images than features.
+
+    The features are those of the first layer: later ones no longer tell what they have no use for.
     """
 
     mean: Float[Array, " D"]
@@ -38,9 +38,11 @@ class Familiarity(eqx.Module):
         from sklearn.covariance import ledoit_wolf
 
         chosen = np.random.default_rng(0).permutation(len(images))[:MOST_IMAGES]
-        a = _in_batches(lambda x: _features(model, x), model, images[np.sort(chosen)]).astype(float)
+        images = check_inputs(images[np.sort(chosen)])
+        a = np.asarray(in_batches(lambda x: _features(model, x), images, fitting_batch(model, images)), float)
         mean = a.mean(axis=0)
         C, _ = ledoit_wolf(a - mean, assume_centered=True)
+        C += 1e-6 * (np.trace(C) / len(C) or 1.0) * np.eye(len(C))  # for rounding, and where all images are alike
         return cls(jnp.asarray(mean, float), Triangular(np.linalg.cholesky(C), trainable=False))
 
     @classmethod
@@ -52,15 +54,8 @@ class Familiarity(eqx.Module):
 
     def distance(self, model: DeepGP, images: Shaped[np.ndarray, "N ..."]) -> Float[np.ndarray, " N"]:
         """That of each image. `model` is the one that it was made for."""
-        return _in_batches(lambda x: _distance(self, model, x), model, images)
-
-
-def _in_batches(
-    function: Callable[[Array], Array], model: DeepGP, images: Shaped[np.ndarray, "N ..."]
-) -> Float[np.ndarray, "N ..."]:
-    images = check_inputs(images)
-    batches = padded_batches(images, fitting_batch(model, images))
-    return np.concatenate([np.asarray(function(jnp.asarray(x))) for x in batches])[: len(images)]
+        images = check_inputs(images)
+        return np.asarray(in_batches(lambda x: _distance(self, model, x), images, fitting_batch(model, images)))
 
 
 @jit

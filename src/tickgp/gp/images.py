@@ -5,7 +5,8 @@ from __future__ import annotations
 import functools
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -120,6 +121,12 @@ def padded_batches(array: np.ndarray, batch_size: int) -> Iterator[np.ndarray]:
     for start in range(0, len(array), batch_size):
         batch = array[start : start + batch_size]
         yield np.concatenate([batch, np.zeros((batch_size - len(batch), *batch.shape[1:]), batch.dtype)])
+
+
+def in_batches(function: Callable[[Array], Any], array: np.ndarray, batch_size: int) -> Any:
+    """The arrays that `function` makes of batch after batch, put together again."""
+    parts = [function(jnp.asarray(batch)) for batch in padded_batches(array, batch_size)]
+    return jax.tree.map(lambda *arrays: jnp.concatenate(arrays)[: len(array)], *parts)
 
 
 @functools.partial(jax.jit, static_argnames="num")

@@ -79,11 +79,8 @@ class DeepGP(eqx.Module):
         return self.layers[-1].marginals(x, self.jitter)
 
     def features(self, x: Shaped[Array, "N ..."]) -> Float[Array, "N D"]:
-        """What the last layer makes its outputs of, a(x) = Lu⁻¹ k_u(x), with the hidden layers at their means."""
-        x = self.pixels(x)
-        for layer in self.layers[:-1]:
-            x = layer.expectation(x, self.jitter)
-        return features(self.layers[-1].gp, x, self.jitter)
+        """What the first layer makes its outputs of, a(x) = Lu⁻¹ k_u(x), averaged over its sites."""
+        return features(self.layers[0].gp, self.pixels(x), self.jitter)
 
     def kl(self) -> Float[Array, ""]:
         """Σ_l KL[q(u_l) || p(u_l)] over the layers."""

@@ -9,12 +9,11 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax.scipy.special import entr
 from jaxtyping import Array, ArrayLike, Float, Int, Key, PRNGKeyArray
 
 from tickgp.gp.compiling import jit
-from tickgp.gp.images import check_inputs, padded_batches
+from tickgp.gp.images import check_inputs, in_batches
 from tickgp.gp.likelihoods import AbstractClassification, AbstractLikelihood
 from tickgp.gp.memory import fitting_batch
 from tickgp.gp.models import DeepGP
@@ -91,7 +90,7 @@ def predict(
         sums = [_sum_samples(model, x, group, likelihood_samples) for group in groups]
         return jax.tree.map(lambda *arrays: sum(arrays[1:], start=arrays[0]) / num_samples, *sums)
 
-    return _in_batches(of_batch, images, batch_size)
+    return in_batches(of_batch, images, batch_size)
 
 
 def predict_moments(
@@ -114,13 +113,7 @@ def predict_moments(
         m, v = (jnp.concatenate(parts) for parts in zip(*draws, strict=True))
         return jnp.mean(m, axis=0), jnp.mean(v, axis=0) + jnp.var(m, axis=0)
 
-    return _in_batches(of_batch, x, batch_size)
-
-
-def _in_batches(of_batch: Callable[[Array], Any], x: np.ndarray, batch_size: int) -> Any:
-    """The arrays of `of_batch`, batch after batch, without what the last one was filled up with."""
-    parts = [of_batch(jnp.asarray(batch)) for batch in padded_batches(x, batch_size)]
-    return jax.tree.map(lambda *arrays: jnp.concatenate(arrays)[: len(x)], *parts)
+    return in_batches(of_batch, x, batch_size)
 
 
 @functools.partial(jit, static_argnames="likelihood_samples")

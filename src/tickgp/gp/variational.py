@@ -201,9 +201,9 @@ def marginals(gp: SparseGP, x: Float[Array, "N ..."], jitter: Float[Array, ""]) 
 
 
 def features(gp: SparseGP, x: Float[Array, "N ..."], jitter: Float[Array, ""]) -> Float[Array, "N D"]:
-    """a(x) = Lu⁻¹ k_u(x), of each distinct latent and site in a row: what mean and variance of q(f(x)) are made of."""
+    """a(x) = Lu⁻¹ k_u(x), of which q(f(x)) is made, averaged over sites; those of distinct latents in a row."""
     A, _ = _project(gp, x, jitter)
-    return jnp.moveaxis(A, 2, 0).reshape(len(x), -1)
+    return jnp.moveaxis(jnp.mean(A, axis=3), 2, 0).reshape(len(x), -1)
 
 
 def joint(gp: SparseGP, x: Float[Array, "N ..."], jitter: Float[Array, ""]) -> Joint:
