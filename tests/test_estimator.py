@@ -17,6 +17,7 @@ from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.estimator_checks import check_estimator, estimator_checks_generator
 
 from tickgp.estimator import TickClassifier
+from tickgp.estimator.inputs import warn_of_little_range
 from tickgp.estimator.settings import run_config
 from tickgp.runs.model_file import load_model
 
@@ -369,8 +370,8 @@ def test_true_and_false_are_pixels_too(fitted: TickClassifier) -> None:
     ],
 )
 def test_bytes_of_little_range_are_warned_of(top: int, said: str | None, recwarn: pytest.WarningsRecorder) -> None:
-    images, labels = problem(10)
-    classifier(max_steps=1).fit(np.where(images > 0.5, top, 0).astype(np.uint8), labels)
+    images, _ = problem(10)
+    warn_of_little_range(np.where(images > 0.5, top, 0).astype(np.uint8))
     texts = [str(warning.message) for warning in recwarn]
     assert len(texts) == (said is not None)
     assert said is None or f"pixels are {said}" in texts[0]
@@ -385,6 +386,7 @@ def test_parameters_that_a_model_does_not_use_are_ignored() -> None:
     assert [model.hidden_stride for model in chosen.values()] == [None, None, None, 2]
 
 
+@pytest.mark.slow
 def test_a_grid_goes_over_models() -> None:
     images, labels = problem(20)
     grid = {"model": ["tick", "se"], "depth": [3], "patch_size": [2]}
@@ -414,6 +416,7 @@ for warning in caught:
 """
 
 
+@pytest.mark.slow
 def test_channels_that_come_first_are_warned_of_once_where_it_was_called() -> None:
     """In a process of its own: here the checks of types stand between the caller and the library."""
     done = subprocess.run([sys.executable, "-c", CHANNELS_FIRST], capture_output=True, text=True, check=True)

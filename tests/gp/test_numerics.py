@@ -100,7 +100,9 @@ PARAMETERS = {
 }
 
 
-@pytest.mark.parametrize("name", [*SINGLE, *tiny.SAMPLINGS])
+@pytest.mark.parametrize(
+    "name", [*SINGLE, "marginal", *(pytest.param(name, marks=pytest.mark.slow) for name in ("full", "correlated"))]
+)
 def test_elbo_and_gradients_are_finite(name, key):
     """Every kind of image with every extreme of the parameters; all share the shapes, and so one compilation."""
     model = build(name)

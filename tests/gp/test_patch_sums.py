@@ -92,7 +92,7 @@ def test_far_from_the_origin_single_precision_keeps_its_digits():
     np.testing.assert_allclose(given, near, rtol=1e-3, atol=1e-4)
 
 
-@pytest.mark.parametrize("images", [2, 5])
+@pytest.mark.parametrize("images", [pytest.param(2, marks=pytest.mark.slow), 5])
 def test_images_that_fill_no_whole_group(images, float64, monkeypatch):
     """Seven of them, in groups of at most so many."""
     response, Z, _, places, w = problem("SquaredExponential", False)

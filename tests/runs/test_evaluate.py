@@ -6,16 +6,17 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from data.written import mnist_folder, put, semeion
+from data.written import mnist_folder
 from sklearn.metrics import roc_auc_score
 
 from tickgp.data.dataset import load_dataset
+from tickgp.data.locate import DatasetUnavailableError
 from tickgp.errors import UsageError
 from tickgp.runs import evaluate
 from tickgp.runs.evaluate import evaluate_run
-from tickgp.runs.execute import execute
+from tickgp.runs.folder import load_own
 from tickgp.runs.model_file import load_model, save_model
-from tickgp.training.config import Config, DataConfig, ModelConfig, TrainingConfig
+from tickgp.training.config import Config, DataConfig
 
 
 @pytest.fixture(scope="module")
@@ -146,20 +147,10 @@ def test_the_runs_own_images_are_found_where_they_were_recorded(tmp_path, monkey
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("https_proxy", "http://127.0.0.1:9")
     monkeypatch.delenv("TICKGP_DATA", raising=False)
-    own, other = mnist_folder(tmp_path / "own"), DataConfig("semeion", data_dir=tmp_path / "other")
-    pixels = np.random.default_rng(0).integers(0, 2, (30, 16, 16))
-    put(tmp_path / "other/semeion/semeion.data", semeion(pixels, np.arange(30) % 10).encode())
-    training = TrainingConfig(max_steps=2, report_every=1, batch_size=4)
-    config = Config(
-        data=DataConfig("mnist", data_dir=own),
-        model=ModelConfig(num_inducing=5),
-        training=training,
-        prediction_samples=2,
-    )
-    for _ in execute(tmp_path / "run", config):
-        pass
-    assert "auroc" in evaluate_run(tmp_path / "run", other).metrics
-    shutil.rmtree(own)
-    evaluation = evaluate_run(tmp_path / "run", other)
-    assert "auroc" not in evaluation.metrics
-    assert any("are not here" in note for note in evaluation.notes)
+    (tmp_path / "other").mkdir()
+    config = Config(data=DataConfig("mnist", data_dir=mnist_folder(tmp_path / "own")))
+    own = load_own(tmp_path, config, tmp_path / "other")
+    assert own.sha256() == load_dataset("mnist", data_dir=tmp_path / "own").sha256()
+    shutil.rmtree(tmp_path / "own")
+    with pytest.raises(DatasetUnavailableError, match=r"mnist/.*: not in "):
+        load_own(tmp_path, config, tmp_path / "other")

@@ -82,6 +82,7 @@ def unfinished(finished: Path, run: Path) -> Path:
     return run
 
 
+@pytest.mark.slow
 def test_a_trained_model_without_a_finite_elbo_is_kept_and_can_be_judged_again(finished, tmp_path, monkeypatch):
     run, explained = unfinished(finished, tmp_path / "run"), bound._explained
     with monkeypatch.context() as patch:

@@ -38,8 +38,7 @@ class Familiarity(eqx.Module):
         from sklearn.covariance import ledoit_wolf
 
         chosen = np.random.default_rng(0).permutation(len(images))[:MOST_IMAGES]
-        images = check_inputs(images[np.sort(chosen)])
-        a = np.asarray(in_batches(lambda x: _features(model, x), images, fitting_batch(model, images)), float)
+        a = _features(model, images[np.sort(chosen)])
         mean = a.mean(axis=0)
         C, _ = ledoit_wolf(a - mean, assume_centered=True)
         C += 1e-6 * (np.trace(C) / len(C) or 1.0) * np.eye(len(C))  # for rounding, and where all images are alike
@@ -54,17 +53,18 @@ class Familiarity(eqx.Module):
 
     def distance(self, model: DeepGP, images: Shaped[np.ndarray, "N ..."]) -> Float[np.ndarray, " N"]:
         """That of each image. `model` is the one that it was made for."""
-        images = check_inputs(images)
-        return np.asarray(in_batches(lambda x: _distance(self, model, x), images, fitting_batch(model, images)))
+        from scipy.linalg import solve_triangular
+
+        mean, root = np.asarray(self.mean, float), np.asarray(self.root.value, float)
+        scaled = solve_triangular(root, (_features(model, images) - mean).T, lower=True)
+        return np.sqrt(np.mean(scaled**2, axis=0))
+
+
+def _features(model: DeepGP, images: Shaped[np.ndarray, "N ..."]) -> Float[np.ndarray, "N D"]:
+    images = check_inputs(images)
+    return np.asarray(in_batches(lambda x: _of_batch(model, x), images, fitting_batch(model, images)), float)
 
 
 @jit
-def _features(model: DeepGP, images: Array) -> Float[Array, "B D"]:
+def _of_batch(model: DeepGP, images: Array) -> Float[Array, "B D"]:
     return model.features(images)
-
-
-@jit
-def _distance(familiarity: Familiarity, model: DeepGP, images: Array) -> Float[Array, " B"]:
-    deviation = model.features(images) - familiarity.mean
-    scaled = jax.scipy.linalg.solve_triangular(familiarity.root.value, deviation.T, lower=True)
-    return jnp.sqrt(jnp.mean(scaled**2, axis=0))
