@@ -202,7 +202,7 @@ def test_the_model_that_comes_with_the_library():
 
 
 def test_the_included_model_leaves_thick_soft_digits_to_a_person():
-    """Enlarged from 8×8 pixels they are legible and well placed, and it takes nearly all for an 8, and is sure of most."""
+    """Enlarged from 8×8 pixels they are legible and well placed; it takes nearly all for an 8, and is sure of most."""
     digits = load_dataset("digits").test
     soft = np.zeros((100, 28, 28, 1), np.uint8)
     for image, small in zip(soft, np.round(255 * digits.images[:100, ..., 0]).astype(np.uint8), strict=True):
