@@ -13,6 +13,7 @@ from tickgp.data.pictures import picture_size, read_picture
 from tickgp.data.pixels import to_channels
 from tickgp.errors import UsageError
 from tickgp.evaluation.handover import Threshold, hand_over
+from tickgp.gp.predict import DOUBTS
 from tickgp.runs.model_file import TrainedModel
 
 _AT_ONCE = 512
@@ -110,21 +111,22 @@ def _read(trained: TrainedModel, file: Path) -> np.ndarray:
 
 def _answers(trained: TrainedModel, images: np.ndarray, names: list[str], threshold: Threshold | None) -> list[Answer]:
     prediction = trained.predict(images)
+    doubts = {name: getattr(prediction, name) for name in DOUBTS}
+    doubts = {name: [None] * len(images) if d is None else np.asarray(d, float).tolist() for name, d in doubts.items()}
     p, distance = np.asarray(prediction.probabilities, float), prediction.distance
     best, confidence = p.argmax(axis=1), p.max(axis=1)
     person = [True] * len(p) if threshold is None else hand_over(confidence, distance, threshold).tolist()
     source = threshold or trained.held_out
-    unusual = [False] * len(p) if distance is None or source is None else distance > source.max_distance
+    unusual = [False] * len(p)
+    if distance is not None and source is not None:
+        unusual = (np.asarray(distance) > source.max_distance).tolist()
     return [
         Answer(
             file=name,
             label=trained.class_names[best[i]],
             probability=float(confidence[i]),
-            entropy=float(prediction.entropy[i]),
-            mutual_information=float(prediction.mutual_information[i]),
-            variance=float(prediction.variance[i]),
-            distance=None if distance is None else float(distance[i]),
-            unusual=bool(unusual[i]),
+            **{doubt: values[i] for doubt, values in doubts.items()},
+            unusual=unusual[i],
             hand_over=person[i],
             probabilities=dict(zip(trained.class_names, p[i].tolist(), strict=True)),
         )
