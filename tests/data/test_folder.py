@@ -189,7 +189,9 @@ def test_classes_of_validation_are_those_of_training(tmp_path):
     parts(tmp_path, "train", "test", "val")
     (tmp_path / "val" / "cat" / "a.png").unlink()
     (tmp_path / "val" / "cat").rmdir()
-    assert read_folder(tmp_path).notes == ("class 'cat' has no validation images",)
+    assert read_folder(tmp_path).notes == (
+        "class 'cat' has no validation images, so that nothing is promised for new images of it",
+    )
     picture(tmp_path / "val" / "emu" / "a.png")
     with pytest.raises(ValueError, match=r"val/emu is a class that .*train lacks"):
         read_folder(tmp_path)
@@ -202,7 +204,7 @@ def test_classes_of_validation_are_those_of_training(tmp_path):
 def test_other_parts_are_refused(tmp_path, names):
     parts(tmp_path, *names)
     with pytest.raises(
-        ValueError, match=rf"has the folders {', '.join(sorted(names))}, which are neither .*and if you "
+        ValueError, match=rf"has the folders {', '.join(sorted(names))}, which are not train and test.*and if you "
     ):
         read_folder(tmp_path)
 

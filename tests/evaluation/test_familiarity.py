@@ -63,6 +63,13 @@ def test_fewer_images_than_features_are_enough():
     assert near.max() < far.min()
 
 
+def test_features_that_are_not_finite_are_said():
+    model = tiny.build("tick", Softmax(3))
+    broken = eqx.tree_at(lambda m: m.layers[0].gp.inducing[0].Z.raw, model, replace_fn=lambda Z: Z.at[0, 0].set(np.nan))
+    with pytest.raises(ArithmeticError, match="no finite features for 4 of 4 training images; try a smaller learning"):
+        Familiarity.of(broken, tiny.images(4))
+
+
 def test_training_images_that_are_all_alike():
     model, training = tiny.build("tick", Softmax(3)), np.repeat(tiny.images(1), 5, axis=0)
     made = Familiarity.of(model, training)

@@ -279,6 +279,14 @@ def test_what_is_not_finite_is_said_at_once(part):
         HeldOut.of("validation", given["probabilities"], given["distance"], np.zeros(5, int))
 
 
+def test_images_are_compared_in_the_precision_that_limits_are_kept_in():
+    """As sure as the threshold, and as far as the limit, before rounding: all of the held-out images are kept."""
+    p = np.stack([np.full(600, 1 - 1e-9), np.full(600, 1e-9)], axis=1)
+    distance = 1 + 1e-9 * np.arange(600)
+    rule = HeldOut.of("validation", p, distance, np.zeros(600, int)).threshold(0.01)
+    assert rule.kept == np.mean(~hand_over(p.max(axis=1), distance, rule)) == 1
+
+
 def test_without_held_out_images_nothing_is_unusual():
     none = HeldOut("validation", np.zeros(0), np.zeros(0, bool), np.zeros(0))
     assert none.max_distance == np.inf

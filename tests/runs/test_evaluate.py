@@ -91,6 +91,12 @@ def test_what_is_handed_over(finished, tmp_path):
     assert unusual[:20].all()
 
 
+def test_a_data_folder_that_is_not_there_is_said(finished, arrays, tmp_path):
+    """Also where it would only be for the run's own images."""
+    with pytest.raises(UsageError, match=r"the data folder is .*typo, which is not a folder"):
+        evaluate_run(finished, DataConfig(f"npz:{arrays[0]}", data_dir=tmp_path / "typo"))
+
+
 def test_its_own_data_are_read_as_they_were_for_training(finished):
     with pytest.raises(UsageError, match="--grey was given for the run's own data"):
         evaluate_run(finished, DataConfig("digits", grey=True))

@@ -163,6 +163,13 @@ def test_the_model_file_keeps_what_thresholds_come_from(trained, tmp_path):
     assert "no held-out images" in load_model(tmp_path).threshold_or_reason()
 
 
+def test_a_model_of_an_earlier_version(trained, tmp_path, monkeypatch):
+    monkeypatch.setattr(model_file, "_hand_over", lambda trained: {"source": "test", "confidence": [], "right": []})
+    save_model(tmp_path, trained)
+    with pytest.raises(ValueError, match=r"model\.safetensors was made by an earlier version .* train it again"):
+        load_model(tmp_path)
+
+
 def test_a_folder_without_a_model(tmp_path):
     with pytest.raises(ValueError, match="is not the folder of a run: it has no model"):
         load_model(tmp_path)

@@ -43,7 +43,8 @@ def read_folder(
     splits = {kind: split.map_images(lambda images: to_channels(images, channels)) for kind, (split, _) in read.items()}
     notes = _skipped([file for _, bad in read.values() for file in bad], sum(map(len, splits.values())))
     lacking = [(name, kind) for kind, part in parts.items() for name in names if name not in part]
-    notes += tuple(f"class {name!r} has no {kind} images" for name, kind in lacking)
+    so = {"validation": ", so that nothing is promised for new images of it"}
+    notes += tuple(f"class {name!r} has no {kind} images{so.get(kind, '')}" for name, kind in lacking)
     return Contents(splits["train"], splits.get("test"), names, notes, splits.get("validation"))
 
 
@@ -68,7 +69,7 @@ def _parts(path: Path) -> dict[str, Path]:
     parts = {PARTS.get(folder.name.lower(), folder.name): folder for folder in folders}
     if len(parts) < len(folders) or parts.keys() | {"validation"} != {*PARTS.values()}:
         names = ", ".join(folder.name for folder in folders)
-        raise UsageError(f"{path} has the folders {names}, which are neither classes nor parts; {LAYOUT}")
+        raise UsageError(f"{path} has the folders {names}, which are not train and test, with or without val; {LAYOUT}")
     return {kind: parts[kind] for kind in PARTS.values() if kind in parts}
 
 

@@ -39,10 +39,10 @@ class TickClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     feature by feature, numbers more than 10 deviations away count as 10, and the model must be `se` or `deep-se`.
     Labels may be numbers, names, or true and false. It computes in double precision if jax does (`jax_enable_x64`).
 
+    Parameters that the chosen model does not have, such as `depth` of "tick", are ignored.
+
     Parameters
     ----------
-    Those that the chosen model does not have, such as `depth` of "tick", are ignored.
-
     model : "tick", "conv", "se", "deep-tick", "deep-conv", "deep-se" or "auto"
         Kernel and depth. "auto" is "tick" for images and "se" for rows.
     depth : int

@@ -21,11 +21,13 @@ MOST_IMAGES = 10_000
 class Familiarity(eqx.Module):
     """Mean and covariance C of the features a(x) of the training images (see `DeepGP.features`).
 
-    distance(x) = √((a − ā)ᵀ C⁻¹ (a − ā) / D), with D features: about 1 for images like those of training. A model only
-    ever learned what to make of features like theirs; of others it may be sure without reason. C is shrunk towards a
-    multiple of I (O. Ledoit, M. Wolf, 2004), so that it has an inverse even with fewer images than features.
+    distance(x) = √((a − ā)ᵀ C⁻¹ (a − ā) / D), with D features: about 1 for images like those of training, less where
+    these are few. A model only ever learned what to make of features like theirs; of others it may be sure without
+    reason. C is shrunk towards a multiple of I (O. Ledoit, M. Wolf, 2004), so that it has an inverse even with fewer
+    images than features.
 
-    The features are those of the first layer: later ones no longer tell what they have no use for.
+    The features are those of the first layer, which sees the image itself. In a deep model they say little of where in
+    the image something stands.
     """
 
     mean: Float[Array, " D"]
@@ -39,6 +41,11 @@ class Familiarity(eqx.Module):
 
         chosen = np.random.default_rng(0).permutation(len(images))[:MOST_IMAGES]
         a = _features(model, images[np.sort(chosen)])
+        if bad := int((~np.isfinite(a)).any(axis=1).sum()):
+            raise ArithmeticError(
+                f"the trained model has no finite features for {bad} of {len(a)} training images; try a smaller "
+                "learning rate, or float64"
+            )
         mean = a.mean(axis=0)
         C, _ = ledoit_wolf(a - mean, assume_centered=True)
         C += 1e-6 * (np.trace(C) / len(C) or 1.0) * np.eye(len(C))  # for rounding, and where all images are alike

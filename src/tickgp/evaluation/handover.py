@@ -85,13 +85,18 @@ def hand_over(confidence: ArrayLike, distance: ArrayLike | None, threshold: Thre
     """Whether a person should look at each image: it is less sure than the threshold, or too far from training."""
     if math.isnan(threshold.threshold) or math.isnan(threshold.max_distance):
         raise ValueError(f"{threshold} has a limit that is NaN, which would keep every image; choose it anew")
-    c, d = _check_confidence(confidence), np.asarray(distance, dtype=float)
+    c, d = _check_confidence(np.asarray(confidence, np.float32)), np.asarray(distance, np.float32)
     if d.shape != c.shape or not np.isfinite(d).all():
         raise ValueError(
             f"`distance` has shape {d.shape} and {int((~np.isfinite(d)).sum())} values that are not finite; give the "
             f"`distance` of a prediction, one number for each of the {len(c)} images"
         )
-    return (c < threshold.threshold) | (d > threshold.max_distance)
+    return (c < np.float32(threshold.threshold)) | is_unusual(d, threshold.max_distance)
+
+
+def is_unusual(distance: ArrayLike, max_distance: float) -> Bool[np.ndarray, " N"]:
+    """Whether each image is further from training than the limit, in the precision that limits are kept in."""
+    return np.asarray(distance, np.float32) > np.float32(max_distance)
 
 
 def share_and_error(asked: Bool[np.ndarray, " N"], right: Bool[np.ndarray, " N"]) -> tuple[float, float | None]:

@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float, Int
 
 from tickgp.evaluation import findings, plots
 from tickgp.evaluation.findings import counted, percent
-from tickgp.evaluation.handover import Threshold, hand_over, share_and_error
+from tickgp.evaluation.handover import Threshold, hand_over, is_unusual, share_and_error
 from tickgp.evaluation.markup import Section, details, paragraph, picture, plot, table, text
 from tickgp.evaluation.metrics import calibration_error
 from tickgp.evaluation.plots_images import image_with_bars
@@ -121,7 +121,7 @@ def _hand_over(contents: ReportContents, outcome: _Outcome) -> Section:
     if threshold is not None:
         asked = hand_over(outcome.confidence, outcome.distance, threshold)
         share, error = share_and_error(asked, outcome.right)
-        unusual = float((outcome.distance > threshold.max_distance).mean())
+        unusual = float(is_unusual(outcome.distance, threshold.max_distance).mean())
         wrong = "" if error is None else f", and {percent(error)} of the others are labelled wrongly"
         if wrong and contents.threshold_source == "test":
             wrong += "; the threshold was chosen on these very images, so that of new ones it may be more"
@@ -154,7 +154,7 @@ def _unusual(contents: ReportContents, outcome: _Outcome) -> Section:
         "which may be sure of an image that does not belong here."
     )
     if isinstance(threshold := contents.threshold, Threshold):
-        number = int((outcome.distance > threshold.max_distance).sum())
+        number = int(is_unusual(outcome.distance, threshold.max_distance).sum())
         said += f" Strange enough for a person to be asked: {number:,} of {len(outcome.distance):,}"
         if contents.threshold_source == "test":
             said += ", but it was on these that the limit was chosen"

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from tickgp.data.dataset import Dataset, load_dataset
+from tickgp.data.locate import data_folders
 from tickgp.errors import UsageError
-from tickgp.evaluation.handover import Threshold, hand_over, share_and_error
+from tickgp.evaluation.handover import Threshold, hand_over, is_unusual, share_and_error
 from tickgp.evaluation.metrics import auroc, evaluate, fpr95, intervals
 from tickgp.gp.predict import DOUBTS, Prediction
 from tickgp.runs.folder import load_own, write_json
@@ -72,6 +73,7 @@ def _own(folder: Path, config: Config, data: DataConfig) -> tuple[Dataset | None
     """The images that the run was trained on, None if they cannot be had, and whether `data` names them."""
     if config.data.dataset == ARRAYS:
         return None, False
+    data_folders(data.data_dir)  # one that was named must be there
     is_named = whole_name(data.dataset) == whole_name(config.data.dataset)
     try:
         return load_own(folder, config, data.data_dir), is_named
@@ -166,7 +168,7 @@ def _handed_over(prediction: Prediction, labels: np.ndarray, threshold: Threshol
     share, error = share_and_error(hand_over(p.max(axis=1), distance, threshold), p.argmax(axis=1) == labels)
     return {
         "share": share,
-        "unusual": float((distance > threshold.max_distance).mean()),
+        "unusual": float(is_unusual(distance, threshold.max_distance).mean()),
         "error_of_the_rest": error,
         "max_error": threshold.max_error,
     }

@@ -37,6 +37,7 @@ from tickgp.runs.folder import (
     write_manifest,
 )
 from tickgp.runs.judge import final_metrics, held_out, watch, watched_images
+from tickgp.runs.model_file import NAME as MODEL
 from tickgp.runs.model_file import TrainedModel, check_precision, grids, save_model
 from tickgp.runs.places import resolved
 from tickgp.runs.report import write_predictions, write_report
@@ -106,7 +107,8 @@ def _execute(
         data = load_own(folder, config)
         if limits is not None:
             step = reached(folder / "checkpoint")
-            if limits.max_steps > config.training.max_steps and _rests(config, read_history(folder, last=step)):
+            rests = (folder / MODEL).is_file() and _rests(config, read_history(folder, last=step))
+            if rests and limits.max_steps > config.training.max_steps:
                 raise UsageError(
                     f"the ELBO of {folder} came to rest at step {step}, where it ended, so that more steps do nothing; "
                     f"begin another run from it: --start-from {folder}"

@@ -92,7 +92,8 @@ def save_model(folder: Path, trained: TrainedModel) -> None:
         "hand_over": json.dumps(_hand_over(trained)),
         "strides": strides(trained.model),
     }
-    save_tree(folder / NAME, {"model": trained.model, "familiarity": trained.familiarity}, words)
+    familiarity = None if trained.held_out is None else trained.familiarity
+    save_tree(folder / NAME, {"model": trained.model, "familiarity": familiarity}, words)
 
 
 def load_model(folder: str | Path) -> TrainedModel:
@@ -161,6 +162,8 @@ def _read_words(folder: Path) -> tuple[Path, dict[str, str], Config]:
     words = read_words(path)
     if missing := {"config", "class_names", "image_shape", "hand_over", "strides"} - words.keys():
         raise ValueError(f"{path} does not say its {', '.join(sorted(missing))}; was it made by another program?")
+    if "distance" not in (json.loads(words["hand_over"]) or {"distance": ()}):
+        raise ValueError(f"{path} was made by an earlier version of tickgp, which kept no distances; train it again")
     return path, words, parse_config(words["config"], str(path))
 
 

@@ -12,7 +12,7 @@ from tickgp.data.folder import possible_images
 from tickgp.data.pictures import picture_size, read_picture
 from tickgp.data.pixels import to_channels
 from tickgp.errors import UsageError
-from tickgp.evaluation.handover import Threshold, hand_over
+from tickgp.evaluation.handover import Threshold, hand_over, is_unusual
 from tickgp.gp.predict import DOUBTS
 from tickgp.runs.model_file import TrainedModel
 
@@ -34,7 +34,7 @@ class Answer:
     variance: float
     """Of the latent functions: large where an image has patches that the model does not know, however sure it is."""
     distance: float | None
-    """From the training images, which have about 1; None if no images were held out."""
+    """From the training images, which have about 1 or less; None if no images were held out."""
     unusual: bool
     """Whether it is further from them than nearly all held-out images; false if there were none."""
     hand_over: bool
@@ -119,7 +119,7 @@ def _answers(trained: TrainedModel, images: np.ndarray, names: list[str], thresh
     source = threshold or trained.held_out
     unusual = [False] * len(p)
     if distance is not None and source is not None:
-        unusual = (np.asarray(distance) > source.max_distance).tolist()
+        unusual = is_unusual(distance, source.max_distance).tolist()
     return [
         Answer(
             file=name,
