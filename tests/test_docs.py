@@ -61,7 +61,7 @@ def code(page: str) -> list[str]:
     return re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), flags=re.DOTALL)
 
 
-@pytest.mark.parametrize("page", ["docs/multioutput.md", "docs/extending.md"])
+@pytest.mark.parametrize("page", [pytest.param("docs/multioutput.md", marks=pytest.mark.slow), "docs/extending.md"])
 def test_the_code_of_a_page_runs(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     exec("\n".join(code(page)), {})

@@ -290,6 +290,7 @@ def test_a_deeper_model_starts_from_a_trained_one(tmp_path):
         list(execute(tmp_path / "two", replace(shallow, training=still), overwrite=True))
 
 
+@pytest.mark.slow
 def test_images_that_were_trained_on_are_not_held_out_later(tmp_path):
     np.savez(tmp_path / "data.npz", x=np.random.default_rng(0).random((60, 8, 8, 1)), y=np.arange(60) % 2)
     training = replace(SMALL.training, max_steps=1)

@@ -231,6 +231,7 @@ def test_what_is_frozen_of_q_stays(where, key):
     assert not eqx.tree_equal(start.layers[0].gp.kernel, end.layers[0].gp.kernel)
 
 
+@pytest.mark.slow
 def test_natural_gradients_are_for_the_last_full_q(key):
     """The rest moves as without them: hidden layers, kernels, patches. Adam has moments of a q(u) that it trains."""
     deep = tickgp.deep_conv(X, Bernoulli(), depth=2, patch_size=3, num_inducing=6, key=key)
