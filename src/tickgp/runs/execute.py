@@ -106,14 +106,7 @@ def _execute(
         yield from (Note(f"removed {name}, which was cut short") for name in remove_leftovers(folder))
         data = load_own(folder, config)
         if limits is not None:
-            step = reached(folder / "checkpoint")
-            rests = (folder / MODEL).is_file() and _rests(config, read_history(folder, last=step))
-            if rests and limits.max_steps > config.training.max_steps:
-                raise UsageError(
-                    f"the ELBO of {folder} came to rest at step {step}, where it ended, so that more steps do nothing; "
-                    f"begin another run from it: --start-from {folder}"
-                )
-            config, notes = _within(limits, config, step)
+            config, notes = _within(limits, config, folder)
             write_whole(folder / "config.toml", format_config(config).encode())
             yield from map(Note, notes)
     yield from (Note(note) for note in (_loaded(data), *data.notes, *_warnings(config, data)))
@@ -159,10 +152,16 @@ def _check_gapless(model: DeepGP) -> None:
             )
 
 
-def _within(limits: Limits, config: Config, step: int) -> tuple[Config, list[str]]:
-    """The settings of a run that has come to `step`, with other limits, and what to say of these."""
-    new = replace(config, training=replace(config.training, **asdict(limits)))
+def _within(limits: Limits, config: Config, folder: Path) -> tuple[Config, list[str]]:
+    """The settings of the run in `folder` with other limits, and what to say of these."""
+    new, step = replace(config, training=replace(config.training, **asdict(limits))), reached(folder / "checkpoint")
     before, now = config.training, new.training
+    rests = (folder / MODEL).is_file() and _rests(config, read_history(folder, last=step))
+    if rests and now.max_steps > before.max_steps:
+        raise UsageError(
+            f"the ELBO of {folder} came to rest at step {step}, where it ended, so that more steps do nothing; begin "
+            f"another run from it: --start-from {folder}"
+        )
     if now.max_steps < step:
         raise UsageError(f"the run has reached step {step}; give --max-steps of at least that, or leave it out")
     if step in (0, now.max_steps) or now.decay != "linear" or before.max_steps == now.max_steps:
