@@ -268,7 +268,7 @@ def test_hands_over_what_it_is_not_sure_of() -> None:
 
 
 def test_too_few_held_out_images_are_said_before_training() -> None:
-    with pytest.warns(UserWarning, match="10 images are set aside, and `hand_over` needs at least 29 to promise"):
+    with pytest.warns(UserWarning, match="10 images are set aside, and `hand_over` needs at least 30 to promise"):
         classifier(validation_share=0.25, max_error=0.1, max_steps=1).fit(*problem(40))
 
 

@@ -46,7 +46,25 @@ def test_features_of_a_hidden_layer_are_averaged_over_its_patches(float64):
     k_g = reference.patch_response(reference.se(float(kernel.variance.value), float(kernel.lengthscale.value)))
     places = reference.places(*x.shape[1:3], 3, 3)
     Kuu, Kuf = reference.inducing_Kuu(k_g, Z), reference.mock_Kuf(k_g, Z, None, reference.patches(x, 3, 3), places)
-    np.testing.assert_allclose(model.features(jnp.asarray(x)), whitened(Kuu, Kuf.mean(axis=2)), rtol=1e-5, atol=1e-8)
+    first = model.features(jnp.asarray(x))[0]
+    np.testing.assert_allclose(first, whitened(Kuu, Kuf.mean(axis=2)), rtol=1e-5, atol=1e-8)
+
+
+def test_features_of_the_last_layer_are_those_of_the_means_below_it(float64):
+    model, x = tiny.perturbed(tiny.build("deep_conv", Softmax(3))), tiny.images(4)
+    mean = np.asarray(model.layers[0].expectation(jnp.asarray(x), model.jitter))
+    _, last = model.features(jnp.asarray(x))
+    np.testing.assert_allclose(last, features_by_loops(model.layers[1], mean), rtol=1e-5, atol=1e-8)
+
+
+def test_the_layer_in_which_an_image_is_furthest_counts():
+    model, training, new = tiny.build("deep_tick", Softmax(3)), tiny.images(30, seed=1), tiny.images(20, seed=2)
+    made = Familiarity.of(model, training)
+    layers = zip(made.clouds, model.features(jnp.asarray(new)), strict=True)
+    each = [cloud.distance(np.asarray(a)) for cloud, a in layers]
+    furthest = np.argmax(each, axis=0)
+    assert set(furthest) == {0, 1}
+    np.testing.assert_allclose(made.distance(model, new), np.choose(furthest, each), rtol=1e-4)
 
 
 def test_training_images_are_at_a_distance_of_about_1():
@@ -84,10 +102,10 @@ def test_neighbours_do_not_matter():
 
 def test_of_many_images_a_random_part_is_taken(monkeypatch):
     model, training = tiny.build("conv", Softmax(3)), np.sort(tiny.images(200, seed=1), axis=0)
-    whole = Familiarity.of(model, training).mean
+    whole = Familiarity.of(model, training).clouds[0].mean
     monkeypatch.setattr(familiarity, "MOST_IMAGES", 100)
-    part = Familiarity.of(model, training).mean
-    first = Familiarity.of(model, training[:100]).mean
+    part = Familiarity.of(model, training).clouds[0].mean
+    first = Familiarity.of(model, training[:100]).clouds[0].mean
     assert 0 < np.linalg.norm(part - whole) < 0.3 * np.linalg.norm(first - whole)
 
 

@@ -9,7 +9,7 @@ from tickgp.evaluation.findings import (
     per_hundred,
     percent,
 )
-from tickgp.evaluation.handover import Threshold, share_interval
+from tickgp.evaluation.promise import Threshold, share_interval
 
 LABELS = np.arange(1000) % 3
 

@@ -8,7 +8,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_hex
 
 from tickgp.evaluation import plots, plots_images, plots_model
-from tickgp.evaluation.handover import Threshold
+from tickgp.evaluation.promise import Threshold
 from tickgp.gp.inducing import InducingPatches
 from tickgp.gp.kernels import SquaredExponential
 from tickgp.gp.likelihoods import Softmax

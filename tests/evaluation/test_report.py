@@ -11,8 +11,8 @@ import pytest
 from gp import tiny
 
 from tickgp.data.contents import Split
-from tickgp.evaluation.handover import Threshold
 from tickgp.evaluation.metrics import evaluate, intervals
+from tickgp.evaluation.promise import Threshold
 from tickgp.evaluation.report import ReportContents, render
 from tickgp.gp.likelihoods import Bernoulli, RobustMax, Softmax
 from tickgp.gp.predict import Prediction

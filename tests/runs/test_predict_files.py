@@ -11,7 +11,8 @@ from rich.console import Console
 
 from tickgp.cli.tables import answers_table, comparison_table, metrics_table, strangeness_table
 from tickgp.data.dataset import load_dataset
-from tickgp.evaluation.handover import HeldOut, Threshold
+from tickgp.evaluation.handover import HeldOut
+from tickgp.evaluation.promise import Threshold
 from tickgp.experiments.cells import pretrained
 from tickgp.experiments.results import agree, settings_of
 from tickgp.runs import model_file
@@ -80,7 +81,7 @@ def test_an_unusual_image_is_for_a_person(trained, pictures):
     files = find_pictures([pictures[0]])
     distance = sorted(answer.distance for answer in predict_files(trained, files, threshold=None)[0])
     held_out = replace(trained.held_out, distance=np.full(360, distance[3]))
-    rule = Threshold(0.0, 0.1, 0.95, 1.0, 50, 0, 0.1, max_distance=held_out.max_distance)
+    rule = Threshold(0.0, 0.1, 0.95, 1.0, 50, 0, 0.1, max_distance=held_out.max_distance())
     answers, _ = predict_files(replace(trained, held_out=held_out), files, threshold=rule)
     unusual = [answer for answer in answers if answer.unusual]
     assert sorted(answer.distance for answer in unusual) == distance[4:]

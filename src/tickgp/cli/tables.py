@@ -10,7 +10,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 if TYPE_CHECKING:
-    from tickgp.evaluation.handover import Threshold
+    from tickgp.evaluation.promise import Threshold
     from tickgp.runs.compare import Compared
     from tickgp.runs.predict import Answer
 
@@ -108,7 +108,8 @@ def promise(threshold: Threshold | str, answers: Sequence[Answer] = ()) -> str:
 def handed_over(handed: dict[str, Any]) -> str:
     """What the threshold of a run made of the images of an evaluation, or why it has none."""
     if "reason" in handed:
-        return promise(handed["reason"])
+        unusual = f" Unlike the training images: {percent(handed['unusual'])}." if "unusual" in handed else ""
+        return f"{promise(handed['reason'])}{unusual}"
     rest = ""
     if handed["error_of_the_rest"] is not None:
         rest = f"; of the rest {percent(handed['error_of_the_rest'])} are labelled wrongly"

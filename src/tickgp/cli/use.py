@@ -40,6 +40,10 @@ MaxError = Annotated[
 Confidence = Annotated[
     float | None, arg(help="Confidence of that promise; by default the run's own setting, normally 0.95.")
 ]
+MaxUnusual = Annotated[
+    float | None,
+    arg(help="Share of held-out images that counts as unusual; by default the run's own setting, normally 0.01."),
+]
 Json = Annotated[bool, arg(help="Print one JSON object and nothing else.")]
 Where = Annotated[Device, arg(help="Where to compute; by default a GPU if there is one.")]
 
@@ -55,6 +59,7 @@ def evaluate(
     skip_bad_images: Annotated[bool, arg(help="Leave out images of a folder that cannot be read.")] = False,
     max_error: MaxError = None,
     confidence: Confidence = None,
+    max_unusual: MaxUnusual = None,
     json: Json = False,
     device: Where = None,
 ) -> None:
@@ -65,7 +70,8 @@ def evaluate(
 
     name = dataset or load_config(run).data.dataset
     options = DataConfig(dataset=name, data_dir=data_dir, grey=grey, skip_bad_images=skip_bad_images)
-    evaluation = evaluate_run(run, options, max_error=max_error, level=confidence)
+    limits = {"max_error": max_error, "level": confidence, "max_unusual": max_unusual}
+    evaluation = evaluate_run(run, options, **limits)
     metrics, console = evaluation.metrics, open_console(json)
     for note in evaluation.notes:
         say(console, note)
@@ -90,6 +96,7 @@ def predict(
     /,
     max_error: MaxError = None,
     confidence: Confidence = None,
+    max_unusual: MaxUnusual = None,
     csv: Annotated[bool, arg(help="Print comma-separated values and nothing else.")] = False,
     json: Json = False,
     skip_bad_images: Annotated[bool, arg(help="Leave out images that cannot be read.")] = False,
@@ -105,11 +112,13 @@ def predict(
     from tickgp.runs.model_file import load_model
 
     trained, console = load_model(run), open_console(csv or json)
-    threshold = trained.threshold_or_reason(max_error, confidence)
+    threshold = trained.threshold_or_reason(max_error, confidence, max_unusual)
     rule = None if isinstance(threshold, str) else threshold
     with console.status("") as status:
         done = lambda number: status.update(f"{number:,} of {len(files):,} images")
-        answers, problems = predict_files(trained, files, threshold=rule, skip_bad_images=skip_bad_images, done=done)
+        answers, problems = predict_files(
+            trained, files, threshold=rule, max_unusual=max_unusual, skip_bad_images=skip_bad_images, done=done
+        )
     for problem in problems:
         say(console, f"left out: {problem}")
     if not answers:

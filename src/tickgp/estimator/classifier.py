@@ -72,6 +72,9 @@ class TickClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Share of the training images to set aside for `hand_over`, class by class.
     max_error, confidence : float
         Error that `hand_over` allows where the model decides by itself, and the confidence that it stays below.
+    max_unusual : float
+        Share of the images set aside that may be too far from training for `hand_over`: with more, images of other
+        kinds are found more often, and more of the usual ones are for a person.
     prediction_samples : int
         Draws behind each predicted probability; of the last layer there are 64 for each of them.
     random_state : int, RandomState or None
@@ -117,6 +120,7 @@ class TickClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         validation_share: Any = 0.0,
         max_error: Any = 0.01,
         confidence: Any = 0.95,
+        max_unusual: Any = 0.01,
         prediction_samples: Any = 20,
         random_state: Any = None,
         verbose: Any = False,
@@ -138,6 +142,7 @@ class TickClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.validation_share = validation_share
         self.max_error = max_error
         self.confidence = confidence
+        self.max_unusual = max_unusual
         self.prediction_samples = prediction_samples
         self.random_state = random_state
         self.verbose = verbose
@@ -159,7 +164,8 @@ class TickClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if shape is not None and not self.standardise:
             warn_of_little_range(images)
         config = run_config(self.get_params(), name, images[kept], seed)
-        if len(aside) and len(aside) < (needed := images_needed(config.max_error, config.confidence)):
+        needed = images_needed(config.max_error, config.confidence, config.max_unusual)
+        if 0 < len(aside) < needed:
             warnings.warn(
                 f"{len(aside)} images are set aside, and `hand_over` needs at least {needed} to promise an error below "
                 f"{config.max_error:g}; set more aside (validation_share), or allow a larger error (max_error)",
@@ -198,14 +204,12 @@ class TickClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         which it was shown. Images that are unlike nearly all of these are for a person, however sure the model is.
         """
         check_is_fitted(self, "trained_")
-        if (held_out := self.trained_.held_out) is None:
+        if self.trained_.held_out is None:
             raise ValueError(
                 "no images were held out, so it is not known how far the model can be trusted; set some aside and fit "
                 "again: TickClassifier(validation_share=0.2)"
             )
-        allowed = self.trained_.config.max_error if max_error is None else max_error
-        chosen = held_out.threshold(allowed, self.trained_.config.confidence)
-        prediction = self._prediction(X)
+        chosen, prediction = self.trained_.threshold(max_error), self._prediction(X)
         return hand_over(prediction.probabilities.max(axis=1), prediction.distance, chosen)
 
     def save(self, folder: str | Path) -> None:

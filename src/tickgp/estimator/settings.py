@@ -33,6 +33,7 @@ CONSTRAINTS: dict[str, list[Any]] = {
     "patience": [Interval(Integral, REPORT_EVERY, None, closed="left"), None],
     "validation_share": [Interval(Real, 0, 1, closed="left")],
     **dict.fromkeys(("max_error", "confidence"), _SHARE),
+    "max_unusual": [Interval(Real, 0, 1, closed="left")],
     "random_state": ["random_state"],
     "verbose": ["boolean"],
 }
@@ -53,7 +54,7 @@ def run_config(params: Mapping[str, Any], name: ModelName, images: np.ndarray, s
         data=DataConfig(ARRAYS, **_pick(params, ("validation_share",))),
         model=ModelConfig(name, float64=double, **_sizes(params, name, images), **of_model),
         training=TrainingConfig(report_every=REPORT_EVERY, **of_training),
-        **_pick(params, ("prediction_samples", "max_error", "confidence")),
+        **_pick(params, ("prediction_samples", "max_error", "confidence", "max_unusual")),
     )
 
 

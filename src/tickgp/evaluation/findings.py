@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from tickgp.evaluation.handover import Threshold, share_interval, upper_bound
 from tickgp.evaluation.metrics import BINS, bin_index
+from tickgp.evaluation.promise import Threshold, share_interval, upper_bound
 
 
 @dataclass(frozen=True)

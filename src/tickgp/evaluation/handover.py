@@ -1,7 +1,7 @@
 """Hand over to a person or not: what the model is not sure of, and what is unlike the images that it knows.
 
-A threshold on the confidence keeps the error of what is kept below a limit. That holds for images like the held-out
-ones; most others are found by their distance from the training images (`evaluation.familiarity`).
+A threshold on the confidence keeps the error of what is kept below a limit (`evaluation.promise`). That holds for
+images like the held-out ones; most others are found by their distance from training (`evaluation.familiarity`).
 """
 
 from __future__ import annotations
@@ -10,36 +10,11 @@ import math
 from dataclasses import dataclass, replace
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float
 from numpy.typing import ArrayLike
 
 from tickgp.errors import UsageError
-
-UNUSUAL = 0.01
-"""Share of the held-out images that may lie beyond the limit of the distance; of fewer than 100 none does."""
-LARGEST_SUGGESTION = 0.5
-"""Error beyond which a model that decides by itself is of no use."""
-
-
-@dataclass(frozen=True)
-class Threshold:
-    """Keep images of at least `threshold` in confidence and at most `max_distance` from training, and no others."""
-
-    threshold: float
-    max_error: float
-    """What the true error of the kept images stays below, ..."""
-    level: float
-    """... with this confidence."""
-    kept: float
-    """Share of the held-out images that is kept."""
-    held_out: int
-    """Number of held-out images the threshold was chosen on."""
-    errors: int
-    """Wrong ones among those that are sure enough."""
-    bound: float
-    """Upper confidence bound of the error of the images that are sure enough; at most `max_error`."""
-    max_distance: float = math.inf
-    """The largest distance from the training images at which an image still counts as like the held-out ones."""
+from tickgp.evaluation.promise import Threshold, check_confidence, choose_threshold, least_images, too_few
 
 
 @dataclass(frozen=True)
@@ -64,28 +39,48 @@ class HeldOut:
             )
         return HeldOut(source, p.max(axis=1), p.argmax(axis=1) == np.asarray(labels), distance)
 
-    @property
-    def max_distance(self) -> float:
-        """The least distance that no more than a share of `UNUSUAL` of the images exceeds; infinite without images."""
-        falling = np.sort(self.distance)[::-1]
-        return float(falling[int(UNUSUAL * len(falling))]) if len(falling) else math.inf
+    def max_distance(self, max_unusual: float = 0.01) -> float:
+        """The least distance that no more than a share of `max_unusual` exceeds; infinite without images."""
+        number = _unusual(len(self.distance), max_unusual)
+        return float(np.sort(self.distance)[-1 - number]) if len(self.distance) else math.inf
 
-    def threshold(self, max_error: float, level: float = 0.95) -> Threshold:
-        """That of `choose_threshold`, with the limit of the distance.
+    def threshold(self, max_error: float, level: float = 0.95, max_unusual: float = 0.01) -> Threshold:
+        """That of `choose_threshold` for images that are not unusual, with the limit of the distance.
 
-        The promise is made for all images that are sure enough. It holds for those that are left when the unusual ones
-        are handed over too, as long as these, one in a hundred, are not more often right than the others.
+        It is chosen on the images that are nearer than the one which sets that limit. Given the limit, these are drawn
+        as new images below it are (ties in distance apart), and so the promise is that for what the model decides.
         """
-        found = choose_threshold(self.confidence, self.right, max_error=max_error, level=level)
-        kept = (self.confidence >= found.threshold) & (self.distance <= self.max_distance)
-        return replace(found, kept=float(kept.mean()), max_distance=self.max_distance)
+        N, needed = len(self.distance), images_needed(max_error, level, max_unusual)
+        nearer = np.argsort(self.distance, kind="stable")[: max(N - _unusual(N, max_unusual) - 1, 0)]
+        confidence, right = self.confidence[nearer], self.right[nearer]
+        if needed > N:
+            raise ValueError(too_few(confidence, right, max_error, level, held_out=N, needed=needed))
+        found = choose_threshold(confidence, right, max_error=max_error, level=level)
+        found = replace(found, held_out=N, max_distance=self.max_distance(max_unusual))
+        return replace(found, kept=float(np.mean(~hand_over(self.confidence, self.distance, found))))
+
+
+def images_needed(max_error: float, level: float = 0.95, max_unusual: float = 0.01) -> int:
+    """The least number of held-out images for `HeldOut.threshold`: one sets the limit, and some may lie beyond it."""
+    least = least_images(max_error, level)
+    N = least + _unusual(least, max_unusual)
+    while (missing := least - (N - _unusual(N, max_unusual) - 1)) > 0:
+        N += missing
+    return N
+
+
+def _unusual(N: int, max_unusual: float) -> int:
+    """How many of N held-out images may lie beyond the limit of the distance."""
+    if not 0 <= max_unusual < 1:
+        raise UsageError(f"max_unusual is {max_unusual}; give a share from 0 to below 1, such as 0.01 for one in 100")
+    return int(max_unusual * N)
 
 
 def hand_over(confidence: ArrayLike, distance: ArrayLike | None, threshold: Threshold) -> Bool[np.ndarray, " N"]:
     """Whether a person should look at each image: it is less sure than the threshold, or too far from training."""
     if math.isnan(threshold.threshold) or math.isnan(threshold.max_distance):
         raise ValueError(f"{threshold} has a limit that is NaN, which would keep every image; choose it anew")
-    c, d = _check_confidence(np.asarray(confidence, np.float32)), np.asarray(distance, np.float32)
+    c, d = check_confidence(np.asarray(confidence, np.float32)), np.asarray(distance, np.float32)
     if d.shape != c.shape or not np.isfinite(d).all():
         raise ValueError(
             f"`distance` has shape {d.shape} and {int((~np.isfinite(d)).sum())} values that are not finite; give the "
@@ -102,175 +97,3 @@ def is_unusual(distance: ArrayLike, max_distance: float) -> Bool[np.ndarray, " N
 def share_and_error(asked: Bool[np.ndarray, " N"], right: Bool[np.ndarray, " N"]) -> tuple[float, float | None]:
     """Share of the images that goes to a person, and the share of wrong ones among the rest (None without a rest)."""
     return float(asked.mean()), None if asked.all() else float((~right[~asked]).mean())
-
-
-def choose_threshold(confidence: ArrayLike, right: ArrayLike, *, max_error: float, level: float = 0.95) -> Threshold:
-    """The lowest threshold t at which error(t) = P(wrong | confidence ≥ t) < `max_error`, with confidence `level`.
-
-    `confidence` (N,) and `right` (N,) are of held-out images: drawn as those to come, and used for no other choice.
-
-    A threshold passes when the exact binomial (Clopper-Pearson) upper bound of its error, at level 1 − δ, is at most
-    `max_error`. Thresholds are tried in a fixed sequence: from the one that keeps the m most confident images down
-    through all lower confidences, until the first that does not pass. Several starts m are used, each doubling the one
-    before, so that one early mistake does not decide; they share the risk, δ = (1 − level) / number of starts. The
-    starts depend on N, `max_error` and `level` alone, and the first is the least m that can pass.
-
-    Why the guarantee holds although many thresholds are tried: let t* be the highest threshold with error(t*) ≥
-    `max_error`. Nothing about t* is random, so the bound at t* is at most `max_error` with probability at most δ. To
-    end at or below t* a sequence must pass at t*: the images kept there are kept by one of the thresholds it tries.
-    A sequence that starts below t* has only images of error `max_error` or more to add to those above t*, and is even
-    less likely to pass. A union over the starts gives 1 − level in all. This takes for granted that error(t) does not
-    fall when the threshold is lowered, in truth and not in the sample: that confidence means something.
-    """
-    c, wrong = _check_held_out(confidence, right)
-    _check_limits(max_error, level)
-    needed, steps = images_needed(max_error, level), _Steps.of(c, wrong)
-    if len(c) < needed:
-        raise ValueError(
-            f"{len(c)} held-out images cannot show an error below {max_error:g} with confidence {level:g}, even when "
-            f"all are right; at least {needed} are needed: hold out more images{_or_allow(steps, max_error, level)}"
-        )
-    found = _lowest(steps, max_error, level)
-    if found is None:
-        raise ValueError(_best_instead(steps, max_error, level))
-    return found
-
-
-def images_needed(max_error: float, level: float = 0.95) -> int:
-    """The least n with (1 − max_error)ⁿ ≤ 1 − level: held-out images that suffice when none of them is wrong."""
-    _check_limits(max_error, level)
-    return math.ceil(math.log(1 - level) / math.log1p(-max_error))
-
-
-def _least_error(n: int, level: float) -> float:
-    """What n images can show when none of them is wrong: 1 − (1 − level)^(1/n), rounded up to two digits."""
-    if n == 0:
-        return 1.0
-    error = 1 - (1 - level) ** (1 / n)
-    scale = 10.0 ** (1 - math.floor(math.log10(error)))
-    return math.ceil(scale * error) / scale
-
-
-def upper_bound(errors: int | np.ndarray, n: int | np.ndarray, level: float = 0.95) -> np.ndarray:
-    """Clopper-Pearson: the largest error rate e with P(Binomial(n, e) ≤ errors) ≥ 1 − level.
-
-    It is the `level` quantile of Beta(errors + 1, n − errors), and 1 when all are wrong.
-    """
-    from scipy.special import betaincinv
-
-    errors, n = np.asarray(errors), np.asarray(n)
-    return np.where(errors < n, betaincinv(errors + 1, np.maximum(n - errors, 1), level), 1.0)
-
-
-def share_interval(hits: int, n: int, level: float = 0.95) -> tuple[float, float]:
-    """Clopper-Pearson: the shares that `hits` of `n` do not contradict."""
-    side = (1 + level) / 2
-    return 1 - float(upper_bound(n - hits, n, side)), float(upper_bound(hits, n, side))
-
-
-@dataclass(frozen=True)
-class _Steps:
-    """The thresholds that can be told apart on the held-out images, highest first, with what each of them keeps."""
-
-    threshold: Float[np.ndarray, " T"]
-    kept: Int[np.ndarray, " T"]
-    errors: Int[np.ndarray, " T"]
-
-    @classmethod
-    def of(cls, confidence: Float[np.ndarray, " N"], wrong: Bool[np.ndarray, " N"]) -> _Steps:
-        order = np.argsort(-confidence)
-        last = np.flatnonzero(np.diff(confidence[order], append=-np.inf))
-        return cls(confidence[order][last], last + 1, np.cumsum(wrong[order])[last])
-
-
-def _lowest(steps: _Steps, max_error: float, level: float) -> Threshold | None:
-    N = int(steps.kept[-1])
-    starts, risk = _starts(N, max_error, level)
-    bound = upper_bound(steps.errors, steps.kept, 1 - risk)
-    passed = bound <= max_error
-    ends = [_last_in_row(passed, int(i)) for i in np.searchsorted(steps.kept, starts) if passed[i]]
-    if not ends:
-        return None
-    end = max(ends)
-    return Threshold(
-        threshold=float(steps.threshold[end]),
-        max_error=max_error,
-        level=level,
-        kept=int(steps.kept[end]) / N,
-        held_out=N,
-        errors=int(steps.errors[end]),
-        bound=float(bound[end]),
-    )
-
-
-def _starts(N: int, max_error: float, level: float) -> tuple[list[int], float]:
-    """Numbers kept m, 2m, 4m, ... ≤ N to start from, as many as fit, and the risk δ of each, at which m can pass."""
-    fits = lambda count: images_needed(max_error, 1 - (1 - level) / count) * 2 ** (count - 1) <= N
-    count = 1
-    while fits(count + 1):
-        count += 1
-    risk = (1 - level) / count
-    return [images_needed(max_error, 1 - risk) * 2**i for i in range(count)], risk
-
-
-def _last_in_row(passed: Bool[np.ndarray, " T"], start: int) -> int:
-    """The last threshold of the unbroken row of those that pass, from `start` on."""
-    return start + int(np.argmin(np.append(passed[start:], False))) - 1
-
-
-def _best_instead(steps: _Steps, max_error: float, level: float) -> str:
-    """What to say when no threshold passes."""
-    N, errors = int(steps.kept[-1]), int(steps.errors[-1])
-    said = f"no threshold keeps the error below {max_error:g} with confidence {level:g} on {N} held-out images"
-    if (found := _least_larger(steps, max_error, level)) is not None:
-        return (
-            f"{said}; the best that can be had is an error below {found.max_error:g}, keeping {100 * found.kept:.0f} % "
-            "of the images: allow that, hold out more images, or improve the model"
-        )
-    nor = f", nor below any larger error up to {LARGEST_SUGGESTION:g}" if max_error < LARGEST_SUGGESTION else ""
-    return f"{said}{nor}: the model is wrong too often ({errors} of {N}); improve it, or hold out more images"
-
-
-def _or_allow(steps: _Steps, max_error: float, level: float) -> str:
-    """What else to do where the held-out images are too few."""
-    N, errors = (int(numbers[-1]) if len(numbers) else 0 for numbers in (steps.kept, steps.errors))
-    if (found := _least_larger(steps, max_error, level)) is not None:
-        return f", or allow a larger error, of {found.max_error:g} or more"
-    return f", and improve the model, which is wrong too often ({errors} of {N}) for a larger error" if errors else ""
-
-
-def _least_larger(steps: _Steps, max_error: float, level: float) -> Threshold | None:
-    """The threshold of the least larger error that this data can promise; None if none is of use."""
-    least = _least_error(int(steps.kept[-1]) if len(steps.kept) else 0, level)
-    larger = {least, *(min(float(f"{max_error * 1.1**i:.2g}"), LARGEST_SUGGESTION) for i in range(1, 200))}
-    limits = sorted(limit for limit in larger if max(max_error, least) <= limit <= LARGEST_SUGGESTION)
-    found = (_lowest(steps, limit, level) for limit in limits if limit > max_error)
-    return next((threshold for threshold in found if threshold is not None), None)
-
-
-def _check_limits(max_error: float, level: float) -> None:
-    if not 0 < max_error < 1:
-        raise UsageError(f"max_error is {max_error}; give a share between 0 and 1, such as 0.01 for one in a hundred")
-    if not 0 < level < 1:
-        raise UsageError(f"level is {level}; give a confidence between 0 and 1, such as 0.95")
-
-
-def _check_held_out(confidence: ArrayLike, right: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-    c, r = _check_confidence(confidence), np.asarray(right)
-    if r.shape != c.shape:
-        raise ValueError(f"`right` has shape {r.shape}; give true or false for each of the {len(c)} confidences")
-    if not np.isin(r, (0, 1)).all():
-        raise ValueError(f"`right` has type {r.dtype} and other values than true and false; give label == predicted")
-    return c, ~r.astype(bool)
-
-
-def _check_confidence(confidence: ArrayLike) -> Float[np.ndarray, " N"]:
-    c = np.asarray(confidence, dtype=float)
-    if c.ndim != 1:
-        raise ValueError(f"confidence has shape {c.shape}; give one number for each image: probabilities.max(axis=1)")
-    if not ((c >= 0) & (c <= 1 + 1e-3)).all():
-        bad = int((~((c >= 0) & (c <= 1 + 1e-3))).sum())
-        raise ValueError(
-            f"{bad} of {len(c)} confidences are NaN or outside [0, 1]; give the largest probability of each image"
-        )
-    return c

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 from numpy.typing import ArrayLike
 
-from tickgp.evaluation.handover import share_interval
+from tickgp.evaluation.promise import share_interval
 
 BINS = 15
 """Of confidence, in the calibration error and its diagram."""

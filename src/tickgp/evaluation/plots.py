@@ -15,8 +15,9 @@ from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from tickgp.evaluation.handover import Threshold, hand_over, share_and_error, share_interval
+from tickgp.evaluation.handover import hand_over, share_and_error
 from tickgp.evaluation.metrics import BINS, calibration_error, reliability, risk_coverage
+from tickgp.evaluation.promise import Threshold, share_interval
 
 ORANGE, BLUE, GREEN, GREY, INK = "#E69F00", "#0072B2", "#009E73", "#D0D0D0", "#333333"
 # Pale at 0; darker below it than above, so that grey print keeps the sign of what is far from it.

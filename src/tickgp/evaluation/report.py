@@ -8,7 +8,7 @@ from string import Template
 from typing import Any
 
 from tickgp.data.contents import Split
-from tickgp.evaluation.handover import Threshold
+from tickgp.evaluation.promise import Threshold
 from tickgp.gp.models import DeepGP
 from tickgp.gp.predict import Prediction
 

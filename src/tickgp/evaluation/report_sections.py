@@ -11,10 +11,11 @@ from jaxtyping import Bool, Float, Int
 
 from tickgp.evaluation import findings, plots
 from tickgp.evaluation.findings import counted, percent
-from tickgp.evaluation.handover import Threshold, hand_over, is_unusual, share_and_error
+from tickgp.evaluation.handover import hand_over, is_unusual, share_and_error
 from tickgp.evaluation.markup import Section, details, paragraph, picture, plot, table, text
 from tickgp.evaluation.metrics import calibration_error
 from tickgp.evaluation.plots_images import image_with_bars
+from tickgp.evaluation.promise import Threshold
 from tickgp.evaluation.report import ReportContents
 from tickgp.evaluation.report_model import model_sections
 

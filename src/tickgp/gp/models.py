@@ -78,9 +78,15 @@ class DeepGP(eqx.Module):
             x = self.draw(layer, x, key=key, common=common)
         return self.layers[-1].marginals(x, self.jitter)
 
-    def features(self, x: Shaped[Array, "N ..."]) -> Float[Array, "N D"]:
-        """What the first layer makes its outputs of, a(x) = Lu⁻¹ k_u(x), averaged over its sites."""
-        return features(self.layers[0].gp, self.pixels(x), self.jitter)
+    def features(self, x: Shaped[Array, "N ..."]) -> tuple[Float[Array, "N _"], ...]:
+        """What each layer makes its outputs of, a(x) = Lu⁻¹ k_u(x), averaged over its sites.
+
+        Layers above the first are given the means of those below them.
+        """
+        means = [self.pixels(x)]
+        for layer in self.layers[:-1]:
+            means.append(layer.expectation(means[-1], self.jitter))
+        return tuple(features(layer.gp, x, self.jitter) for layer, x in zip(self.layers, means, strict=True))
 
     def kl(self) -> Float[Array, ""]:
         """Σ_l KL[q(u_l) || p(u_l)] over the layers."""

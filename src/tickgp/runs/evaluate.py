@@ -11,8 +11,9 @@ import numpy as np
 from tickgp.data.dataset import Dataset, load_dataset
 from tickgp.data.locate import data_folders
 from tickgp.errors import UsageError
-from tickgp.evaluation.handover import Threshold, hand_over, is_unusual, share_and_error
+from tickgp.evaluation.handover import hand_over, is_unusual, share_and_error
 from tickgp.evaluation.metrics import auroc, evaluate, fpr95, intervals
+from tickgp.evaluation.promise import Threshold
 from tickgp.gp.predict import DOUBTS, Prediction
 from tickgp.runs.folder import load_own, write_json
 from tickgp.runs.model_file import ARRAYS, TrainedModel, load_model
@@ -29,22 +30,29 @@ class Evaluation:
 
 
 def evaluate_run(
-    folder: Path, data: DataConfig, *, max_error: float | None = None, level: float | None = None
+    folder: Path,
+    data: DataConfig,
+    *,
+    max_error: float | None = None,
+    level: float | None = None,
+    max_unusual: float | None = None,
 ) -> Evaluation:
     """Metrics of a finished run on the images that `data` names; those on other data are also left in its folder.
 
     On the data it was trained on: the test images. On other data: all images, or the test images where the source has
     such; classes are matched by their names. Where the model knows none of the classes there are no `test` metrics.
 
-    `hand_over` is how many of all images go to a person with the threshold of `max_error` and `level`, by default the
-    run's, and how many of the others are labelled wrongly, which those of unknown classes always are; or the `reason`
-    why there is no threshold. On other data `auroc` and `fpr95` say how well entropy, mutual information, variance and
-    distance tell these images from the run's own test images; they are left out where these are not there any more.
+    `hand_over` is how many of all images go to a person with the threshold of `max_error`, `level` and `max_unusual`,
+    by default the run's, how many are unusual, and how many of the others are labelled wrongly, which those of unknown
+    classes always are; or the `reason` why there is no threshold. On other data `auroc` and `fpr95` say how well
+    entropy, mutual information, variance and distance tell these images from the run's own test images; they are left
+    out where these are not there any more.
     """
     if data.dataset == ARRAYS:
         raise UsageError(f"the model in {folder} was fitted on arrays; name a dataset with --dataset")
     trained = load_model(folder)
-    threshold = trained.threshold_or_reason(max_error, level)
+    threshold = trained.threshold_or_reason(max_error, level, max_unusual)
+    max_distance = trained.max_distance(max_unusual)
     own, is_named = _own(folder, trained.config, data)
     if own is not None and is_named:
         if given := [name for name in ("grey", "skip_bad_images") if getattr(data, name)]:
@@ -52,12 +60,12 @@ def evaluate_run(
                 f"--{given[0].replace('_', '-')} was given for the run's own data, which are read as they were for "
                 "training; leave it out"
             )
-        scores = _scores(trained, trained.predict(own.test.images), own.test.labels, threshold)
+        scores = _scores(trained, trained.predict(own.test.images), own.test.labels, threshold, max_distance)
         return Evaluation({**_header(trained, own), **scores}, (*own.notes, *_chosen_on(own, own, threshold)))
     other, seen = _without_training(_load(trained, data), own)
     known, notes = _known(other, trained.class_names)
     outside = trained.predict(other.test.images)
-    metrics = {**_header(trained, other), **_scores(trained, outside, known, threshold)}
+    metrics = {**_header(trained, other), **_scores(trained, outside, known, threshold, max_distance)}
     if own is not None:
         metrics |= _strangeness(trained.predict(own.test.images), outside)
         notes += _chosen_on(other, own, threshold)
@@ -149,29 +157,31 @@ def _known(data: Dataset, class_names: tuple[str, ...]) -> tuple[np.ndarray, tup
 
 
 def _scores(
-    trained: TrainedModel, prediction: Prediction, labels: np.ndarray, threshold: Threshold | str
+    trained: TrainedModel, prediction: Prediction, labels: np.ndarray, threshold: Threshold | str, max_distance: float
 ) -> dict[str, Any]:
     """Metrics of the images whose label is known, null where there are none, and what is handed over of all images."""
     known, seed = labels >= 0, trained.config.seed
-    p, handed = np.asarray(prediction.probabilities, float), _handed_over(prediction, labels, threshold)
+    p = np.asarray(prediction.probabilities, float)
+    handed = {**_decided(prediction, labels, threshold), **_unusual(prediction, max_distance)}
     if not known.any():
         return {"test": None, "interval": None, "hand_over": handed}
     y = labels[known]
     return {"test": evaluate(p[known], y), "interval": intervals(p[known], y, seed=seed), "hand_over": handed}
 
 
-def _handed_over(prediction: Prediction, labels: np.ndarray, threshold: Threshold | str) -> dict[str, Any]:
+def _decided(prediction: Prediction, labels: np.ndarray, threshold: Threshold | str) -> dict[str, Any]:
     """What the threshold makes of these images, or why there is none."""
     if isinstance(threshold, str):
         return {"reason": threshold}
     p, distance = np.asarray(prediction.probabilities, float), np.asarray(prediction.distance, float)
     share, error = share_and_error(hand_over(p.max(axis=1), distance, threshold), p.argmax(axis=1) == labels)
-    return {
-        "share": share,
-        "unusual": float(is_unusual(distance, threshold.max_distance).mean()),
-        "error_of_the_rest": error,
-        "max_error": threshold.max_error,
-    }
+    return {"share": share, "error_of_the_rest": error, "max_error": threshold.max_error}
+
+
+def _unusual(prediction: Prediction, max_distance: float) -> dict[str, float]:
+    """The share of unusual images, if the model knows where those of training lie."""
+    d = prediction.distance
+    return {} if d is None else {"unusual": float(is_unusual(np.asarray(d, float), max_distance).mean())}
 
 
 def _strangeness(inside: Prediction, outside: Prediction) -> dict[str, Any]:

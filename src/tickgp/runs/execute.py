@@ -180,7 +180,8 @@ def _loaded(data: Dataset) -> str:
 
 def _warnings(config: Config, data: Dataset) -> Iterator[str]:
     """What makes the numbers of a run worth less, as far as the images show it before training."""
-    number, needed = len(data.held_out), images_needed(config.max_error, config.confidence)
+    number = len(data.held_out)
+    needed = images_needed(config.max_error, config.confidence, config.max_unusual)
     if number < needed:
         yield (
             f"{number} held-out images are too few for the model to decide alone and be wrong in at most "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,8 @@ from jaxtyping import Float
 
 from tickgp.errors import UsageError
 from tickgp.evaluation.familiarity import Familiarity
-from tickgp.evaluation.handover import HeldOut, Threshold
+from tickgp.evaluation.handover import HeldOut
+from tickgp.evaluation.promise import Threshold
 from tickgp.gp.convolution import Convolutional, MultiOutputConvolutional
 from tickgp.gp.models import DeepGP
 from tickgp.gp.patches import PatchGrid
@@ -62,8 +64,10 @@ class TrainedModel:
             return prediction
         return replace(prediction, distance=jnp.asarray(self.familiarity.distance(self.model, images)))
 
-    def threshold(self, max_error: float | None = None, level: float | None = None) -> Threshold:
-        """Which images the model decides by itself; by default with the error that its settings allow."""
+    def threshold(
+        self, max_error: float | None = None, level: float | None = None, max_unusual: float | None = None
+    ) -> Threshold:
+        """Which images the model decides by itself; by default as its settings allow."""
         if self.held_out is None:
             raise ValueError(
                 "this model has seen no held-out images, so no threshold can be chosen; train it with some"
@@ -71,12 +75,21 @@ class TrainedModel:
         return self.held_out.threshold(
             self.config.max_error if max_error is None else max_error,
             self.config.confidence if level is None else level,
+            self.config.max_unusual if max_unusual is None else max_unusual,
         )
 
-    def threshold_or_reason(self, max_error: float | None = None, level: float | None = None) -> Threshold | str:
+    def max_distance(self, max_unusual: float | None = None) -> float:
+        """The distance from training beyond which images are unusual, by default as its settings say."""
+        if self.held_out is None:
+            return math.inf
+        return self.held_out.max_distance(self.config.max_unusual if max_unusual is None else max_unusual)
+
+    def threshold_or_reason(
+        self, max_error: float | None = None, level: float | None = None, max_unusual: float | None = None
+    ) -> Threshold | str:
         """The threshold, or why it cannot be had."""
         try:
-            return self.threshold(max_error, level)
+            return self.threshold(max_error, level, max_unusual)
         except UsageError:
             raise
         except ValueError as reason:

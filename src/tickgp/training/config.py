@@ -232,6 +232,9 @@ class Config:
     """Error that is allowed where the model decides by itself; the other images are for a person."""
     confidence: float = 0.95
     """Confidence with which the error stays below that."""
+    max_unusual: float = 0.01
+    """Share of the held-out images that may be too far from training: with more, images of other kinds are found
+    more often, and more of the usual ones are for a person."""
     data: Annotated[DataConfig, tyro.conf.arg(name="")] = field(default_factory=DataConfig)
     model: Annotated[ModelConfig, tyro.conf.arg(name="")] = field(default_factory=ModelConfig)
     training: Annotated[TrainingConfig, tyro.conf.arg(name="")] = field(default_factory=TrainingConfig)
@@ -243,6 +246,8 @@ class Config:
         for name, share in {"max-error": self.max_error, "confidence": self.confidence}.items():
             if not 0 < share < 1:
                 raise UsageError(f"{name} {share} was given; it must be above 0 and below 1")
+        if not 0 <= self.max_unusual < 1:
+            raise UsageError(f"max-unusual {self.max_unusual} was given; it must be at least 0 and below 1")
 
 
 def _check_positive(**numbers: int | float | None) -> None:
