@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 import shutil
 import sys
 from dataclasses import replace
@@ -118,6 +119,11 @@ def test_evaluate(tickgp, run):
     assert 0 <= handed["unusual"] <= handed["share"] <= 1
     assert handed["max_error"] == 0.5
     assert handed["error_of_the_rest"] <= metrics["test"]["top1_error"]
+    _, out, _ = tickgp("evaluate", run, "--json", "--max-unusual", "0.4")
+    n = metrics["test"]["n"]  # the held-out images are these very ones
+    assert json.loads(out)["hand_over"]["unusual"] == pytest.approx(int(0.4 * n) / n)
+    _, out, _ = tickgp("evaluate", run, "--max-error", "0.0001")
+    assert re.search(r"No image can be decided by the model alone: .* Unlike the training images: \d\.\d\d %\.", out)
 
 
 def test_predict_for_a_person_and_for_machines(tickgp, run, image):

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from tickgp.gp.predict import Prediction, predict, predict_moments
     from tickgp.gp.warm_start import warm_start
     from tickgp.runs.model_file import load_model
+    from tickgp.runs.predict import predict_files
     from tickgp.training.loop import fit, train
     from tickgp.training.tensors import load_tree, save_tree
 
@@ -55,6 +56,7 @@ _HOMES = {
     "tickgp.gp.predict": ("Prediction", "predict", "predict_moments"),
     "tickgp.gp.warm_start": ("warm_start",),
     "tickgp.runs.model_file": ("load_model",),
+    "tickgp.runs.predict": ("predict_files",),
     "tickgp.training.loop": ("fit", "train"),
     "tickgp.training.tensors": ("load_tree", "save_tree"),
 }

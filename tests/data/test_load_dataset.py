@@ -300,6 +300,15 @@ def test_sha256_is_of_the_contents():
     assert replace(data, class_names=tuple("abcdefghij")).sha256() != digest
 
 
+def test_labels_sha256_is_of_all_but_the_pixels():
+    data = load_dataset("digits")
+    digest, named = data.labels_sha256(), replace(data.test, names=tuple(map(str, data.test.labels)))
+    assert replace(data, train=data.train.map_images(lambda images: images[:, ::2, ::2])).labels_sha256() == digest
+    assert replace(data, test=named).labels_sha256() != digest
+    assert replace(data, train=Split(data.train.images, data.train.labels[::-1])).labels_sha256() != digest
+    assert replace(data, class_names=tuple("abcdefghij")).labels_sha256() != digest
+
+
 def test_validation_images_are_taken_from_training_class_by_class():
     whole, split = load_dataset("digits"), load_dataset("digits", validation_share=0.25)
     np.testing.assert_array_equal(split.test.images, whole.test.images)

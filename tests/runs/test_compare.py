@@ -6,15 +6,18 @@ from pathlib import Path
 import pytest
 
 from tickgp.runs.compare import compare_runs
-from tickgp.training.config import Config, ModelConfig
+from tickgp.training.config import Config, DataConfig, ModelConfig
 from tickgp.training.toml import format_config
 
 
-def write_run(folder: Path, elbo: float | None, *, sha256: str = "ab" * 32, model="tick", **settings) -> Path:
+def write_run(
+    folder: Path, elbo: float | None, *, sha256: str = "ab" * 32, labels: str = "ef" * 32, model="tick", **settings
+) -> Path:
     folder.mkdir()
     test = {"n": 10, "top1_error": 0.1, "nll": 0.2, "ece": 0.01}
     (folder / "metrics.json").write_text(json.dumps({"model": model, "steps": 5, "elbo": elbo, "test": test}))
-    (folder / "manifest.json").write_text(json.dumps({"dataset": {"name": "digits", "sha256": sha256}}))
+    dataset = {"name": "digits", "sha256": sha256, "labels_sha256": labels}
+    (folder / "manifest.json").write_text(json.dumps({"dataset": dataset}))
     (folder / "config.toml").write_text(format_config(Config(model=ModelConfig(name=model, **settings))))
     return folder
 
@@ -36,6 +39,41 @@ def test_runs_on_different_data_are_refused(tmp_path):
         compare_runs([a, b])
     (b / "config.toml").write_text("seed = 1\n[data]\nvalidation_share = 0.2")
     with pytest.raises(ValueError, match=r"\(seed 0 and 1, validation-share 0.0 and 0.2\), so that"):
+        compare_runs([a, b])
+
+
+def read_as(run: Path, **settings) -> Path:
+    (run / "config.toml").write_text(format_config(Config(data=DataConfig("folder:photos", **settings))))
+    return run
+
+
+def test_the_same_images_in_other_sizes_have_the_same_labels(tmp_path):
+    small = read_as(write_run(tmp_path / "small", -3.0), image_size=16)
+    large = read_as(write_run(tmp_path / "large", -2.0, sha256="cd" * 32), image_size=32, grey=True)
+    plain = read_as(write_run(tmp_path / "plain", -4.0, sha256="01" * 32))
+    compared = compare_runs([small, plain, large])
+    assert [run.images for run in compared] == ["image-size 32, grey", "image-size 16", ""]
+    other = read_as(write_run(tmp_path / "other", -1.0, sha256="23" * 32, labels="45" * 32), image_size=48)
+    with pytest.raises(ValueError, match=r"different data \(image-size 16 and 48\)"):
+        compare_runs([small, large, other])
+
+
+def test_images_read_in_the_same_way_must_be_equal(tmp_path):
+    """Equal names and labels do not make up for other pixels."""
+    a, b = write_run(tmp_path / "a", -1.0), write_run(tmp_path / "b", -2.0, sha256="cd" * 32)
+    for run in (a, b):
+        read_as(run, image_size=16)
+    with pytest.raises(ValueError, match="the images or labels themselves"):
+        compare_runs([a, b])
+
+
+def test_runs_that_do_not_know_their_labels_apart(tmp_path):
+    """Those of earlier versions."""
+    a, b = (write_run(tmp_path / name, -1.0, sha256=name * 64) for name in "ab")
+    for run, size in ((a, 16), (b, 32)):
+        read_as(run, image_size=size)
+        (run / "manifest.json").write_text(json.dumps({"dataset": {"name": "photos", "sha256": run.name * 64}}))
+    with pytest.raises(ValueError, match="different data"):
         compare_runs([a, b])
 
 

@@ -89,6 +89,21 @@ def test_an_unusual_image_is_for_a_person(trained, pictures):
     assert shown(answers_table(answers, promised=True)).count("a person: unusual") == len(unusual)
 
 
+@pytest.mark.parametrize("as_path", [str, Path])
+def test_without_a_threshold_the_share_of_unusual_images_is_still_a_choice(trained, pictures, as_path):
+    files = [*map(as_path, find_pictures([pictures[0]]))]
+    answers = [predict_files(trained, files, threshold=None, max_unusual=share)[0] for share in (0.0, 0.5, 0.99)]
+    limits = [trained.held_out.max_distance(share) for share in (0.0, 0.5, 0.99)]
+    for answered, limit in zip(answers, limits, strict=True):
+        assert [a.unusual for a in answered] == [a.distance > limit for a in answered]
+    assert sum(a.unusual for a in answers[0]) < sum(a.unusual for a in answers[2])
+
+
+def test_a_trained_model_is_shown_in_a_few_lines(trained):
+    assert len(repr(trained)) < 4000
+    assert "class_names=('0', '1'" in repr(trained)
+
+
 def shown(table, width=200):
     console = Console(width=width)
     with console.capture() as capture:
@@ -106,7 +121,7 @@ def test_names_are_shown_as_they_are(name):
     assert "the model" in second
     scores = dict.fromkeys(("top1_error", "nll", "ece"), 0.1)
     assert name in shown(
-        comparison_table([Compared(run=name, model="tick", steps=10, sampling=None, elbo=None, test=scores)])
+        comparison_table([Compared(run=name, model="tick", images="", steps=10, sampling=None, elbo=None, test=scores)])
     )
     by = {"entropy": 0.5, "mutual_information": 0.5, "variance": 0.5, "distance": 0.5}
     assert name in shown(strangeness_table({"dataset": name, "trained_on": "digits", "auroc": by, "fpr95": by}))

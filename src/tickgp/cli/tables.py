@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
@@ -71,10 +72,14 @@ def answers_table(answers: list[Answer], promised: bool) -> Table:
 
 
 def comparison_table(runs: list[Compared]) -> Table:
-    table = Table(_path("run"), "model", "steps", "ELBO", "test error", "test NLL", "test ECE")
+    """The runs; how their images were read only where they differ in it."""
+    differ = len({run.images for run in runs}) > 1
+    images = ["images"] if differ else []
+    table = Table(_path("run"), "model", *images, "steps", "ELBO", "test error", "test NLL", "test ECE")
     for run in runs:
         scores = percent(run.test["top1_error"]), number(run.test["nll"]), number(run.test["ece"])
-        table.add_row(Text(run.run), Text(run.model), str(run.steps), number(run.elbo, 1), *scores)
+        model = (Text(run.model), Text(run.images or "as they are")) if differ else (Text(run.model),)
+        table.add_row(Text(run.run), *model, str(run.steps), number(run.elbo, 1), *scores)
     return table
 
 
@@ -103,6 +108,11 @@ def promise(threshold: Threshold | str, answers: Sequence[Answer] = ()) -> str:
         f"{100 * threshold.level:g} % confidence), provided that new images are like the {threshold.held_out} held-out "
         f"ones, of which it decided {100 * threshold.kept:.0f} % alone."
     )
+
+
+def promise_as_json(threshold: Threshold | str) -> dict[str, Any]:
+    """The threshold, or null and the reason why there is none."""
+    return {"threshold": None, "reason": threshold} if isinstance(threshold, str) else asdict(threshold)
 
 
 def handed_over(handed: dict[str, Any]) -> str:

@@ -21,6 +21,7 @@ from tickgp.cli.tables import (
     metrics_table,
     open_console,
     promise,
+    promise_as_json,
     say,
     strangeness_table,
 )
@@ -126,8 +127,8 @@ def predict(
     if (note := other_sizes(trained, files)) is not None:
         say(console, note)
     if json:
-        chosen = {"threshold": None, "reason": threshold} if isinstance(threshold, str) else asdict(threshold)
-        print(json_module.dumps({"images": [asdict(answer) for answer in answers], "hand_over": chosen}))
+        shown = {"images": [asdict(answer) for answer in answers], "hand_over": promise_as_json(threshold)}
+        print(json_module.dumps(shown))
         return
     if csv:
         _print_csv(answers, trained.class_names)
@@ -148,7 +149,7 @@ def compare(
     json: Json = False,
 ) -> None:
     """Runs in the order of their ELBO, which needs no held-out images, with their test metrics beside it."""
-    from tickgp.runs.compare import MIXED, NO_ELBO, compare_runs
+    from tickgp.runs.compare import MIXED, NO_ELBO, READ_DIFFERENTLY, compare_runs
 
     compared, console = compare_runs(runs), open_console(json)
     if json:
@@ -159,6 +160,8 @@ def compare(
         say(console, NO_ELBO)
     if {run.sampling for run in compared if run.elbo is not None} == {None, "marginal"}:
         say(console, MIXED)
+    if len({run.images for run in compared}) > 1:
+        say(console, READ_DIFFERENTLY)
 
 
 def info(run: Model, /, json: Json = False) -> None:

@@ -45,8 +45,16 @@ class Dataset:
 
     def sha256(self) -> str:
         """Of images, labels and class names, in their order, whatever files they are in: equal on every machine."""
+        return self._digest([array for part in self.parts for array in (part.images, part.labels)])
+
+    def labels_sha256(self) -> str:
+        """Of labels and class names alone, and the names of images: equal whatever size these are read in."""
+        names = [np.frombuffer(json.dumps(part.names).encode(), np.uint8) for part in self.parts]
+        return self._digest([*names, *(part.labels for part in self.parts)])
+
+    def _digest(self, arrays: list[np.ndarray]) -> str:
         digest = hashlib.sha256(json.dumps(self.class_names).encode())
-        for array in (array for part in self.parts for array in (part.images, part.labels)):
+        for array in arrays:
             little = np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
             digest.update(f"{little.dtype.str} {little.shape}".encode())
             digest.update(little.data)

@@ -22,12 +22,22 @@ MIXED = (
 )
 
 
+READ_DIFFERENTLY = (
+    "the same labels of images that were read in different ways: the ELBO chooses between these too, if the files were "
+    "the same"
+)
+_READING = ("image_size", "fit", "grey")
+"""Settings that change how an image is read, and not which images there are."""
+
+
 @dataclass(frozen=True)
 class Compared:
     """A run among others."""
 
     run: str
     model: str
+    images: str
+    """How its images were read where this was asked for: "image-size 32, grey"."""
     steps: int
     sampling: str | None
     """How hidden layers are drawn; None where there are none."""
@@ -39,13 +49,13 @@ def compare_runs(folders: Sequence[Path]) -> list[Compared]:
     """The runs in the order of their ELBO, those without one last.
 
     ELBOs of different data, or of deep models whose hidden layers are drawn in different ways, are of different things:
-    such runs are refused. Those of different likelihoods, all of them probabilities of the same labels, are not.
+    such runs are refused. Those of different likelihoods, or of the same images in different sizes, are all bounds of
+    the probability of the same labels, and are not.
     """
     if len(folders) < 2:
         raise UsageError(f"{len(folders)} run was given; to compare, give at least two")
-    first, *others = [_data(folder) for folder in folders]
-    for folder, data in zip(folders[1:], others, strict=True):
-        if data != first:
+    for folder in folders[1:]:
+        if not _same_labels(folders[0], folder):
             raise UsageError(
                 f"{folders[0]} and {folder} have different data ({_differing(folders[0], folder)}), so that their "
                 "ELBOs cannot be compared; train them on the same images"
@@ -66,6 +76,7 @@ def _compared(folder: Path) -> Compared:
     return Compared(
         run=str(folder),
         model=metrics["model"],
+        images=_reading(folder),
         steps=metrics["steps"],
         sampling=_sampling(folder),
         elbo=metrics["elbo"],
@@ -73,9 +84,22 @@ def _compared(folder: Path) -> Compared:
     )
 
 
-def _data(folder: Path) -> str:
-    """The fingerprint of the images and labels: the name may be written in other ways."""
-    return read_json(folder / "manifest.json")["dataset"]["sha256"]
+def _same_labels(first: Path, second: Path) -> bool:
+    """Whether the data are the same by their fingerprints: the name may be written in other ways.
+
+    Images that were read differently have another one; then that of the labels and of the images' names decides.
+    """
+    a, b = (read_json(folder / "manifest.json")["dataset"] for folder in (first, second))
+    if a["sha256"] == b["sha256"] or _reading(first) == _reading(second):
+        return a["sha256"] == b["sha256"]
+    return "labels_sha256" in a and a["labels_sha256"] == b.get("labels_sha256")
+
+
+def _reading(folder: Path) -> str:
+    """The settings by which its images were read, in words, unless they are the defaults."""
+    data = read_config(folder / "config.toml").data
+    asked = {name: getattr(data, name) for name in _READING if getattr(data, name) != getattr(DataConfig, name)}
+    return ", ".join(name.replace("_", "-") + ("" if value is True else f" {value}") for name, value in asked.items())
 
 
 def _sampling(folder: Path) -> str | None:

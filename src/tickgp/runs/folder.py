@@ -238,7 +238,12 @@ def write_manifest(folder: Path, config: Config, data: Dataset, command: str, de
     content = {
         "command": first,
         "seed": config.seed,
-        "dataset": {"name": data.name, "sha256": data.sha256(), "images": sum(map(len, data.parts))},
+        "dataset": {
+            "name": data.name,
+            "sha256": data.sha256(),
+            "labels_sha256": data.labels_sha256(),
+            "images": sum(map(len, data.parts)),
+        },
         "notes": list(data.notes),
         "seconds": round(seconds, 1),
         **machine(device),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -37,13 +37,13 @@ _INCLUDED = Path(__file__).parents[1] / "pretrained"
 class TrainedModel:
     """A model, the settings it was made with, and what its numbers stand for."""
 
-    model: DeepGP
+    model: DeepGP = field(repr=False)
     config: Config
     class_names: tuple[str, ...]
     image_shape: tuple[int, ...]
-    familiarity: Familiarity | None = None
+    familiarity: Familiarity | None = field(default=None, repr=False)
     """Where its training images lie, for the distance of others from them; None if no images were held out."""
-    held_out: HeldOut | None = None
+    held_out: HeldOut | None = field(default=None, repr=False)
     """How sure it was of images it was not trained on; None if there were none."""
 
     def predict(

@@ -45,7 +45,7 @@ class Answer:
 
 def predict_files(
     trained: TrainedModel,
-    files: Sequence[Path],
+    files: Sequence[str | Path],
     *,
     threshold: Threshold | None,
     max_unusual: float | None = None,
@@ -70,7 +70,7 @@ def predict_files(
         images, names = [], []
         for file in files[start : start + _AT_ONCE]:
             try:
-                images.append(_read(trained, file))
+                images.append(_read(trained, Path(file)))
                 names.append(str(file))
             except ValueError as error:
                 if not skip_bad_images:
