@@ -147,16 +147,22 @@ def test_predict_for_a_person_and_for_machines(tickgp, run, image):
     assert str(image) in out  # in a pipe a line is as long as need be
     assert f"{100 * answer['probability']:.2f} %" in out
     assert f"For a person: {int(answer['hand_over'])} of 1." in out
+    for share, is_unusual in {"0": False, "0.99": True}.items():
+        _, out, _ = tickgp("predict", run, image, "--json", "--max-unusual", share)
+        assert json.loads(out)["images"][0]["unusual"] is is_unusual
 
 
 def test_a_promise_that_cannot_be_kept_is_not_made(tickgp, run, image):
     code, out, _ = tickgp("predict", run, image, "--max-error", "0.001")
     assert code == 0
     assert "a person" in out
-    assert "No image can be decided by the model alone: 360 held-out images cannot show" in out
+    assert (
+        "No image can be decided by the model alone: the 357 of 360 held-out images that are not unusual cannot show"
+        in out
+    )
     code, out, err = tickgp("predict", run, image, "--max-error", "0.001", "--csv")
     assert [row["hand_over"] for row in csv.DictReader(out.splitlines())] == ["True"]
-    assert "360 held-out images cannot show" in err
+    assert "357 of 360 held-out images that are not unusual cannot show" in err
     code, _, err = tickgp("predict", run, image, "--max-error", "2")
     assert code == 2
     assert "give a share between 0 and 1" in err

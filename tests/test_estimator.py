@@ -256,15 +256,24 @@ def test_hands_over_what_it_is_not_sure_of() -> None:
     assert (held_out.source, len(held_out.right)) == ("validation", 40)
     prediction, person = model._prediction(images), model.hand_over(images)
     p, distance = np.asarray(prediction.probabilities).max(axis=1), np.asarray(prediction.distance)
-    unusual = distance > held_out.distance.max()
+    unusual = distance >= held_out.distance.max()
     assert p[~person].min() > p[person & ~unusual].max(initial=0)
     np.testing.assert_array_equal(person, (p < held_out.threshold(0.1, 0.95).threshold) | unusual)
     assert model.hand_over(np.indices(images.shape).sum(axis=0) % 2.0).all()
     np.testing.assert_array_equal(model.hand_over(images, max_error=0.1), person)
-    with pytest.raises(ValueError, match="40 held-out images cannot show"):
+    with pytest.raises(ValueError, match="the 39 of 40 held-out images that are not unusual cannot show"):
         model.hand_over(images, max_error=0.01)
     with pytest.raises(ValueError, match="max_error is 0"):
         model.hand_over(images, max_error=0.0)
+
+
+def test_more_images_can_be_unusual() -> None:
+    images, labels = problem(100)
+    model = classifier(validation_share=0.4, max_error=0.4, max_unusual=0.5, max_steps=5).fit(images, labels)
+    distance = model.trained_.held_out.distance
+    furthest = np.asarray(model._prediction(images).distance, np.float32) >= np.sort(distance)[20]
+    assert model.hand_over(images)[furthest].all()
+    assert 20 <= furthest.sum() < 80
 
 
 def test_too_few_held_out_images_are_said_before_training() -> None:

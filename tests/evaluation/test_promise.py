@@ -190,8 +190,10 @@ def test_the_largest_error_of_use_is_tried():
         ({"confidence": np.ones((50, 2))}, r"confidence has shape \(50, 2\); give one number for each image"),
         ({"confidence": np.full(50, np.nan)}, "50 of 50 confidences are NaN or outside"),
         ({"confidence": np.linspace(0, 2, 50)}, "25 of 50 confidences are NaN or outside"),
-        ({"right": np.ones(49, bool)}, r"`right` has shape \(49,\); give true or false for each of the 50"),
+        ({"right": np.ones(49, bool)}, r"`right` has shape \(49,\); give true or false for each of the 50 images"),
         ({"right": np.arange(50)}, "`right` has type int64 and other values"),
+        ({"unusual": np.ones(49, bool)}, r"`unusual` has shape \(49,\); give true or false for each of the 50 images"),
+        ({"unusual": np.linspace(0, 2, 50)}, "`unusual` has type float64 and other values"),
         ({"max_error": 0.0}, "max_error is 0.0; give a share between 0 and 1"),
         ({"max_error": 1.0}, "max_error is 1.0"),
         ({"max_error": float("nan")}, "max_error is nan"),
@@ -207,7 +209,7 @@ def test_wrong_input_is_refused(change, words):
 
 @pytest.mark.parametrize(("n", "least"), [(5, 0.46), (96, 0.031), (298, 0.011), (900, 0.0034)])
 def test_the_least_error_that_can_be_had_is_said(n, least):
-    with pytest.raises(ValueError, match=f"allow a larger error, of {least} or more$"):
+    with pytest.raises(ValueError, match=f"allow a larger error, such as {least}$"):
         choose_threshold(*ranked([True] * n), max_error=0.001)
     assert choose_threshold(*ranked([True] * n), max_error=least).kept == 1
 
@@ -219,7 +221,7 @@ def test_errors_that_are_known_are_in_the_advice():
     ):
         choose_threshold(*ranked([True, False] * 33), max_error=0.001)
     outcomes = ranked([True] * 63 + [False] * 3)
-    with pytest.raises(ValueError, match=r"or allow a larger error, of 0\.\d+ or more$") as refused:
+    with pytest.raises(ValueError, match=r"or allow a larger error, such as 0\.\d+$") as refused:
         choose_threshold(*outcomes, max_error=0.001)
-    least = float(re.findall(r"of (0\.\d+) or more", str(refused.value))[0])
+    least = float(re.findall(r"such as (0\.\d+)", str(refused.value))[0])
     assert choose_threshold(*outcomes, max_error=least).errors < 3

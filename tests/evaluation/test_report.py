@@ -82,6 +82,7 @@ def contents(model, *, names=("a", "b", "c"), images=None, misses=4, **changes):
         "history": [{"step": 100 * i, "elbo": -1000.0 / i, "nll": 1.0 / i} for i in range(1, 6)],
         "threshold": THRESHOLD,
         "threshold_source": "validation",
+        "max_distance": THRESHOLD.max_distance,
         "settings": 'seed = 0\n[data]\ndataset = "digits"\n',
         "manifest": {"tickgp": "0.1.0", "seed": 7, "dataset": {"name": "made up", "sha256": "c0ffee"}},
     }
@@ -233,6 +234,11 @@ def test_a_single_test_image(tick):
     page = Page(render(contents(tick, images=tiny.images(1), misses=0, threshold="too few", history=[])))
     assert "The one test image was labelled right" in page.text
     assert "too few" in page.text
+
+
+def test_unusual_images_are_counted_without_a_threshold(tick):
+    page = Page(render(contents(tick, threshold="too few", max_distance=17.0)))
+    assert "Strange enough for a person to be asked: 5 of 40." in page.text
 
 
 @pytest.mark.parametrize(

@@ -7,12 +7,14 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 from runs.small import SMALL, untimed
 
 from tickgp.runs.folder import prepare
+from tickgp.runs.model_file import load_threshold
 
 FLAGS = [
     *("--num-inducing", "10", "--max-steps", "60", "--batch-size", "16"),
@@ -81,7 +83,9 @@ def test_killed_runs_end_like_an_undisturbed_one(tmp_path):
     for name in ("metrics.json", "predictions.csv"):
         assert (tmp_path / "killed" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
     assert untimed(tmp_path / "killed") == untimed(tmp_path / "whole")
-    assert json.loads(output) == json.loads((tmp_path / "whole/metrics.json").read_text())
+    said = json.loads(output)
+    assert said.pop("hand_over") == asdict(load_threshold(tmp_path / "whole"))
+    assert said == json.loads((tmp_path / "whole/metrics.json").read_text())
 
 
 def test_resume_keeps_the_settings(tmp_path):

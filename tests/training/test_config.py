@@ -63,6 +63,7 @@ def test_settings_of_folders(settings):
         (TrainingConfig, {"max_steps": 0}, "max-steps 0 was given; it must be above 0"),
         (TrainingConfig, {"patience": 10}, "at least the 100 steps of report-every"),
         (DataConfig, {"validation_share": 1.0}, "validation-share 1.0 was given"),
+        (Config, {"max_unusual": 1.0}, "max-unusual 1.0 was given; it must be at least 0 and below 1"),
         (Config, {"seed": -1}, "seed -1 was given; it must be from 0 to 4294967295"),
         (Config, {"seed": 2**32 + 5}, "seed 4294967301 was given; it must be from 0 to 4294967295"),
         (Config, {"max_error": 0.0}, "max-error 0.0 was given"),

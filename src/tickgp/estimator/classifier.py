@@ -73,8 +73,8 @@ class TickClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     max_error, confidence : float
         Error that `hand_over` allows where the model decides by itself, and the confidence that it stays below.
     max_unusual : float
-        Share of the images set aside that may be too far from training for `hand_over`: with more, images of other
-        kinds are found more often, and more of the usual ones are for a person.
+        Share of the images set aside, but at least one, that is too far from training for `hand_over`: with more,
+        images of other kinds are found more often, and more of the usual ones are for a person.
     prediction_samples : int
         Draws behind each predicted probability; of the last layer there are 64 for each of them.
     random_state : int, RandomState or None
@@ -164,13 +164,8 @@ class TickClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if shape is not None and not self.standardise:
             warn_of_little_range(images)
         config = run_config(self.get_params(), name, images[kept], seed)
-        needed = images_needed(config.max_error, config.confidence, config.max_unusual)
-        if 0 < len(aside) < needed:
-            warnings.warn(
-                f"{len(aside)} images are set aside, and `hand_over` needs at least {needed} to promise an error below "
-                f"{config.max_error:g}; set more aside (validation_share), or allow a larger error (max_error)",
-                stacklevel=2,
-            )
+        if len(aside):
+            _warn_of_too_few(len(aside), config)
         self.trained_ = TrainedModel(
             self._train(config, images[kept], labels[kept]), config, _names(self.classes_), self.inputs_.shape
         )
@@ -280,6 +275,18 @@ class TickClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self, "trained_")
         self.inputs_.check_like(X)
         return self.trained_.predict(self.inputs_(validate_data(self, as_rows(X), reset=False)))
+
+
+def _warn_of_too_few(number: int, config: Config) -> None:
+    """Say it before training if the images set aside cannot do what they are set aside for."""
+    needed = images_needed(config.max_error, config.confidence, config.max_unusual)
+    if number < needed:
+        warnings.warn(
+            f"{number} images are set aside, and `hand_over` needs at least {needed} to promise an error below "
+            f"{config.max_error:g} and to take a share of {config.max_unusual:g} as unusual; set more aside "
+            "(validation_share), or allow a larger error (max_error)",
+            stacklevel=3,
+        )
 
 
 def _names(classes: np.ndarray) -> tuple[str, ...]:

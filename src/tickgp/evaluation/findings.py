@@ -134,7 +134,7 @@ def handing_over(threshold: Threshold | str, source: str) -> Finding:
         f"If it may be wrong at most {_at_most(threshold.max_error)} that it decides itself, it decides {kept} of all "
         f"images {rest}. It asks when its confidence is below {threshold.threshold:.3g}, and when an image is unlike "
         f"those it knows. The limit holds with {100 * threshold.level:g} % confidence for images like the "
-        f"{threshold.held_out:,} {source} images on which this was chosen."
+        f"{threshold.held_out:,} {source} images by which this was chosen."
     )
     return Finding(kept, "decided without help", text)
 

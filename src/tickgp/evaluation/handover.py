@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float
 from numpy.typing import ArrayLike
 
 from tickgp.errors import UsageError
-from tickgp.evaluation.promise import Threshold, check_confidence, choose_threshold, least_images, too_few
+from tickgp.evaluation.promise import Threshold, check_confidence, choose_threshold, least_images
 
 
 @dataclass(frozen=True)
@@ -40,40 +40,39 @@ class HeldOut:
         return HeldOut(source, p.max(axis=1), p.argmax(axis=1) == np.asarray(labels), distance)
 
     def max_distance(self, max_unusual: float = 0.01) -> float:
-        """The least distance that no more than a share of `max_unusual` exceeds; infinite without images."""
-        number = _unusual(len(self.distance), max_unusual)
-        return float(np.sort(self.distance)[-1 - number]) if len(self.distance) else math.inf
+        """Beyond it are the furthest images, a share of `max_unusual` but at least one, and all others as far as these.
+
+        Without images it is infinite.
+        """
+        furthest = np.sort(self.distance)[-_num_unusual(len(self.distance), max_unusual) :].astype(np.float32)
+        return float(np.nextafter(furthest[0], np.float32(-np.inf))) if len(furthest) else math.inf
 
     def threshold(self, max_error: float, level: float = 0.95, max_unusual: float = 0.01) -> Threshold:
         """That of `choose_threshold` for images that are not unusual, with the limit of the distance.
 
-        It is chosen on the images that are nearer than the one which sets that limit. Given the limit, these are drawn
-        as new images below it are (ties in distance apart), and so the promise is that for what the model decides.
+        The promise is for what the model decides: the limit is set by an image beyond it, and given that image, those
+        within the limit, which the threshold is chosen on, are drawn as new images within it are.
         """
-        N, needed = len(self.distance), images_needed(max_error, level, max_unusual)
-        nearer = np.argsort(self.distance, kind="stable")[: max(N - _unusual(N, max_unusual) - 1, 0)]
-        confidence, right = self.confidence[nearer], self.right[nearer]
-        if needed > N:
-            raise ValueError(too_few(confidence, right, max_error, level, held_out=N, needed=needed))
-        found = choose_threshold(confidence, right, max_error=max_error, level=level)
-        found = replace(found, held_out=N, max_distance=self.max_distance(max_unusual))
-        return replace(found, kept=float(np.mean(~hand_over(self.confidence, self.distance, found))))
+        limit = self.max_distance(max_unusual)
+        unusual = is_unusual(self.distance, limit)
+        found = choose_threshold(self.confidence, self.right, max_error=max_error, level=level, unusual=unusual)
+        return replace(found, max_distance=limit)
 
 
 def images_needed(max_error: float, level: float = 0.95, max_unusual: float = 0.01) -> int:
-    """The least number of held-out images for `HeldOut.threshold`: one sets the limit, and some may lie beyond it."""
+    """The least number of held-out images for `HeldOut.threshold`, if no two are equally far."""
     least = least_images(max_error, level)
-    N = least + _unusual(least, max_unusual)
-    while (missing := least - (N - _unusual(N, max_unusual) - 1)) > 0:
-        N += missing
+    N = max(least + _num_unusual(least, max_unusual), math.floor((least - 1) / (1 - max_unusual)))
+    while N - _num_unusual(N, max_unusual) < least:
+        N += 1
     return N
 
 
-def _unusual(N: int, max_unusual: float) -> int:
-    """How many of N held-out images may lie beyond the limit of the distance."""
+def _num_unusual(N: int, max_unusual: float) -> int:
+    """How many of N held-out images are to be unusual."""
     if not 0 <= max_unusual < 1:
         raise UsageError(f"max_unusual is {max_unusual}; give a share from 0 to below 1, such as 0.01 for one in 100")
-    return int(max_unusual * N)
+    return max(int(max_unusual * N), 1)
 
 
 def hand_over(confidence: ArrayLike, distance: ArrayLike | None, threshold: Threshold) -> Bool[np.ndarray, " N"]:

@@ -27,19 +27,22 @@ class Threshold:
     kept: float
     """Share of the held-out images that is kept."""
     held_out: int
-    """Number of held-out images the threshold was chosen on."""
+    """Number of the held-out images."""
     errors: int
-    """Wrong ones among those that it was chosen on and keeps."""
+    """Wrong ones among those that are kept."""
     bound: float
     """Upper confidence bound of the error of the images that it keeps; at most `max_error`."""
     max_distance: float = math.inf
     """The largest distance from the training images at which an image still counts as like the held-out ones."""
 
 
-def choose_threshold(confidence: ArrayLike, right: ArrayLike, *, max_error: float, level: float = 0.95) -> Threshold:
+def choose_threshold(
+    confidence: ArrayLike, right: ArrayLike, *, max_error: float, level: float = 0.95, unusual: ArrayLike | None = None
+) -> Threshold:
     """The lowest threshold t at which error(t) = P(wrong | confidence ≥ t) < `max_error`, with confidence `level`.
 
     `confidence` (N,) and `right` (N,) are of held-out images: drawn as those to come, and used for no other choice.
+    Those that are `unusual` (N,) are handed over whatever their confidence; it is chosen on the others.
 
     A threshold passes when the exact binomial (Clopper-Pearson) upper bound of its error, at level 1 − δ, is at most
     `max_error`. Thresholds are tried in a fixed sequence: from the one that keeps the m most confident images down
@@ -54,11 +57,10 @@ def choose_threshold(confidence: ArrayLike, right: ArrayLike, *, max_error: floa
     less likely to pass. A union over the starts gives 1 − level in all. This takes for granted that error(t) does not
     fall when the threshold is lowered, in truth and not in the sample: that confidence means something.
     """
-    c, wrong = _check_held_out(confidence, right)
     _check_limits(max_error, level)
-    steps = _Steps.of(c, wrong)
-    if len(c) < (needed := least_images(max_error, level)):
-        raise ValueError(_too_few(steps, max_error, level, held_out=len(c), needed=needed))
+    steps = _Steps.of(*_check_held_out(confidence, right, unusual))
+    if steps.num_usual < least_images(max_error, level):
+        raise ValueError(_too_few(steps, max_error, level))
     found = _lowest(steps, max_error, level)
     if found is None:
         raise ValueError(_best_instead(steps, max_error, level))
@@ -99,22 +101,38 @@ def share_interval(hits: int, n: int, level: float = 0.95) -> tuple[float, float
 
 @dataclass(frozen=True)
 class _Steps:
-    """The thresholds that can be told apart on the held-out images, highest first, with what each of them keeps."""
+    """The thresholds that can be told apart on the usual images, highest first, with what each of them keeps."""
 
     threshold: Float[np.ndarray, " T"]
     kept: Int[np.ndarray, " T"]
     errors: Int[np.ndarray, " T"]
+    num_usual: int
+    held_out: int
 
     @classmethod
-    def of(cls, confidence: Float[np.ndarray, " N"], wrong: Bool[np.ndarray, " N"]) -> _Steps:
-        order = np.argsort(-confidence)
-        last = np.flatnonzero(np.diff(confidence[order], append=-np.inf))
-        return cls(confidence[order][last], last + 1, np.cumsum(wrong[order])[last])
+    def of(
+        cls, confidence: Float[np.ndarray, " N"], wrong: Bool[np.ndarray, " N"], usual: Bool[np.ndarray, " N"]
+    ) -> _Steps:
+        order = np.argsort(-confidence[usual])
+        c, errors = confidence[usual][order], np.cumsum(wrong[usual][order])
+        last = np.flatnonzero(np.diff(c, append=-np.inf))
+        return cls(c[last], last + 1, errors[last], num_usual=len(c), held_out=len(confidence))
+
+    @property
+    def num_wrong(self) -> int:
+        """Wrong ones among the usual images."""
+        return int(self.errors[-1]) if len(self.errors) else 0
+
+    @property
+    def images(self) -> str:
+        """Which images these are, in words."""
+        if self.num_usual == self.held_out:
+            return f"{self.held_out} held-out images"
+        return f"the {self.num_usual} of {self.held_out} held-out images that are not unusual"
 
 
 def _lowest(steps: _Steps, max_error: float, level: float) -> Threshold | None:
-    N = int(steps.kept[-1])
-    starts, risk = _starts(N, max_error, level)
+    starts, risk = _starts(steps.num_usual, max_error, level)
     bound = upper_bound(steps.errors, steps.kept, 1 - risk)
     passed = bound <= max_error
     ends = [_last_in_row(passed, int(i)) for i in np.searchsorted(steps.kept, starts) if passed[i]]
@@ -125,8 +143,8 @@ def _lowest(steps: _Steps, max_error: float, level: float) -> Threshold | None:
         threshold=float(steps.threshold[end]),
         max_error=max_error,
         level=level,
-        kept=int(steps.kept[end]) / N,
-        held_out=N,
+        kept=int(steps.kept[end]) / steps.held_out,
+        held_out=steps.held_out,
         errors=int(steps.errors[end]),
         bound=float(bound[end]),
     )
@@ -149,42 +167,40 @@ def _last_in_row(passed: Bool[np.ndarray, " T"], start: int) -> int:
 
 def _best_instead(steps: _Steps, max_error: float, level: float) -> str:
     """What to say when no threshold passes."""
-    N, errors = int(steps.kept[-1]), int(steps.errors[-1])
-    said = f"no threshold keeps the error below {max_error:g} with confidence {level:g} on {N} held-out images"
+    said = f"no threshold keeps the error below {max_error:g} with confidence {level:g} on {steps.images}"
     if (found := _least_larger(steps, max_error, level)) is not None:
         return (
             f"{said}; the best that can be had is an error below {found.max_error:g}, keeping {100 * found.kept:.0f} % "
             "of the images: allow that, hold out more images, or improve the model"
         )
     nor = f", nor below any larger error up to {LARGEST_SUGGESTION:g}" if max_error < LARGEST_SUGGESTION else ""
-    return f"{said}{nor}: the model is wrong too often ({errors} of {N}); improve it, or hold out more images"
+    often = f"{steps.num_wrong} of {steps.num_usual}"
+    return f"{said}{nor}: the model is wrong too often ({often}); improve it, or hold out more images"
 
 
-def too_few(
-    confidence: ArrayLike, right: ArrayLike, max_error: float, level: float, *, held_out: int, needed: int
-) -> str:
-    """What to say of fewer held-out images than are needed; `confidence` and `right` are of those to choose on."""
-    return _too_few(_Steps.of(*_check_held_out(confidence, right)), max_error, level, held_out=held_out, needed=needed)
-
-
-def _too_few(steps: _Steps, max_error: float, level: float, *, held_out: int, needed: int) -> str:
+def _too_few(steps: _Steps, max_error: float, level: float) -> str:
+    """What to say of fewer images than are needed."""
+    needed, unusual = least_images(max_error, level), steps.held_out - steps.num_usual
+    fewer = ", count fewer as unusual (max_unusual)" if unusual > 1 and steps.held_out > needed else ""
     return (
-        f"{held_out} held-out images cannot show an error below {max_error:g} with confidence {level:g}, even when "
-        f"all are right; at least {needed} are needed: hold out more images{_or_allow(steps, max_error, level)}"
+        f"{steps.images} cannot show an error below {max_error:g} with confidence {level:g}, even when all are right; "
+        f"at least {needed} are needed: hold out more images{fewer}{_or_allow(steps, max_error, level)}"
     )
 
 
 def _or_allow(steps: _Steps, max_error: float, level: float) -> str:
     """What else to do where the held-out images are too few."""
-    N, errors = (int(numbers[-1]) if len(numbers) else 0 for numbers in (steps.kept, steps.errors))
     if (found := _least_larger(steps, max_error, level)) is not None:
-        return f", or allow a larger error, of {found.max_error:g} or more"
-    return f", and improve the model, which is wrong too often ({errors} of {N}) for a larger error" if errors else ""
+        return f", or allow a larger error, such as {found.max_error:g}"
+    if not steps.num_wrong:
+        return ""
+    often = f"{steps.num_wrong} of {steps.num_usual}"
+    return f", and improve the model, which is wrong too often ({often}) for a larger error"
 
 
 def _least_larger(steps: _Steps, max_error: float, level: float) -> Threshold | None:
     """The threshold of the least larger error that this data can promise; None if none is of use."""
-    least = _least_error(int(steps.kept[-1]) if len(steps.kept) else 0, level)
+    least = _least_error(steps.num_usual, level)
     larger = {least, *(min(float(f"{max_error * 1.1**i:.2g}"), LARGEST_SUGGESTION) for i in range(1, 200))}
     limits = sorted(limit for limit in larger if max(max_error, least) <= limit <= LARGEST_SUGGESTION)
     found = (_lowest(steps, limit, level) for limit in limits if limit > max_error)
@@ -198,13 +214,18 @@ def _check_limits(max_error: float, level: float) -> None:
         raise UsageError(f"level is {level}; give a confidence between 0 and 1, such as 0.95")
 
 
-def _check_held_out(confidence: ArrayLike, right: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-    c, r = check_confidence(confidence), np.asarray(right)
-    if r.shape != c.shape:
-        raise ValueError(f"`right` has shape {r.shape}; give true or false for each of the {len(c)} confidences")
-    if not np.isin(r, (0, 1)).all():
-        raise ValueError(f"`right` has type {r.dtype} and other values than true and false; give label == predicted")
-    return c, ~r.astype(bool)
+def _check_held_out(
+    confidence: ArrayLike, right: ArrayLike, unusual: ArrayLike | None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Confidences, which images are wrong, and which are usual."""
+    c = check_confidence(confidence)
+    r, u = np.asarray(right), np.zeros(len(c), bool) if unusual is None else np.asarray(unusual)
+    for name, given, such_as in (("right", r, "label == predicted"), ("unusual", u, "distance > limit")):
+        if given.shape != c.shape:
+            raise ValueError(f"`{name}` has shape {given.shape}; give true or false for each of the {len(c)} images")
+        if not np.isin(given, (0, 1)).all():
+            raise ValueError(f"`{name}` has type {given.dtype} and other values than true and false; give {such_as}")
+    return c, ~r.astype(bool), ~u.astype(bool)
 
 
 def check_confidence(confidence: ArrayLike) -> Float[np.ndarray, " N"]:

@@ -30,6 +30,8 @@ class ReportContents:
     """When to hand over to a person, or the sentence that says why no threshold could be had."""
     threshold_source: str
     """Which held-out images the threshold was chosen on: `test` or `validation`."""
+    max_distance: float
+    """The distance from training beyond which images are unusual, with a threshold or without."""
     settings: str
     """config.toml."""
     manifest: dict[str, Any]

@@ -122,7 +122,7 @@ def _hand_over(contents: ReportContents, outcome: _Outcome) -> Section:
     if threshold is not None:
         asked = hand_over(outcome.confidence, outcome.distance, threshold)
         share, error = share_and_error(asked, outcome.right)
-        unusual = float(is_unusual(outcome.distance, threshold.max_distance).mean())
+        unusual = float(is_unusual(outcome.distance, contents.max_distance).mean())
         wrong = "" if error is None else f", and {percent(error)} of the others are labelled wrongly"
         if wrong and contents.threshold_source == "test":
             wrong += "; the threshold was chosen on these very images, so that of new ones it may be more"
@@ -152,14 +152,10 @@ def _unusual(contents: ReportContents, outcome: _Outcome) -> Section:
     said = (
         "The test images that are least like those it was trained on, the strangest first. This is told by how far "
         "their features, as the model sees them, lie from those of its training images, and not by the probabilities, "
-        "which may be sure of an image that does not belong here."
+        "which may be sure of an image that does not belong here. Strange enough for a person to be asked: "
+        f"{int(is_unusual(outcome.distance, contents.max_distance).sum()):,} of {len(outcome.distance):,}"
     )
-    if isinstance(threshold := contents.threshold, Threshold):
-        number = int(is_unusual(outcome.distance, threshold.max_distance).sum())
-        said += f" Strange enough for a person to be asked: {number:,} of {len(outcome.distance):,}"
-        if contents.threshold_source == "test":
-            said += ", but it was on these that the limit was chosen"
-        said += "."
+    said += ", but it was on these that the limit was chosen." if contents.threshold_source == "test" else "."
     return Section("unusual", "What is unlike the rest", paragraph(said) + _examples(contents, outcome, chosen))
 
 

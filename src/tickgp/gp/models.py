@@ -85,7 +85,7 @@ class DeepGP(eqx.Module):
         """
         means = [self.pixels(x)]
         for layer in self.layers[:-1]:
-            means.append(layer.expectation(means[-1], self.jitter))
+            means.append(jax.lax.optimization_barrier(layer.expectation(means[-1], self.jitter)))  # as in `draw`
         return tuple(features(layer.gp, x, self.jitter) for layer, x in zip(self.layers, means, strict=True))
 
     def kl(self) -> Float[Array, ""]:

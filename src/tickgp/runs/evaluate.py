@@ -43,10 +43,10 @@ def evaluate_run(
     such; classes are matched by their names. Where the model knows none of the classes there are no `test` metrics.
 
     `hand_over` is how many of all images go to a person with the threshold of `max_error`, `level` and `max_unusual`,
-    by default the run's, how many are unusual, and how many of the others are labelled wrongly, which those of unknown
-    classes always are; or the `reason` why there is no threshold. On other data `auroc` and `fpr95` say how well
-    entropy, mutual information, variance and distance tell these images from the run's own test images; they are left
-    out where these are not there any more.
+    by default the run's, and how many of the others are labelled wrongly, which those of unknown classes always are; or
+    the `reason` why there is no threshold. With both it says how many are unusual. On other data `auroc` and `fpr95`
+    say how well entropy, mutual information, variance and distance tell these images from the run's own test images;
+    they are left out where these are not there any more.
     """
     if data.dataset == ARRAYS:
         raise UsageError(f"the model in {folder} was fitted on arrays; name a dataset with --dataset")

@@ -185,7 +185,8 @@ def _warnings(config: Config, data: Dataset) -> Iterator[str]:
     if number < needed:
         yield (
             f"{number} held-out images are too few for the model to decide alone and be wrong in at most "
-            f"{100 * config.max_error:g} %, which takes {needed}; raise --max-error, or hold out more"
+            f"{100 * config.max_error:g} %, which takes {needed} if {100 * config.max_unusual:g} % are unusual; hold "
+            "out more, or raise --max-error"
         )
     if copies := sum(int(part.is_in(data.train).sum()) for part in data.parts[1:]):
         yield f"copies of training images among the held-out ones: {copies}; these make it look better than it is"

@@ -39,6 +39,7 @@ def write_report(folder: Path, trained: TrainedModel, data: Dataset, prediction:
         history=read_history(folder, last=metrics["steps"]),  # it may be trained further just now
         threshold=trained.threshold_or_reason(),
         threshold_source=trained.held_out.source if trained.held_out else "test",
+        max_distance=trained.max_distance(),
         settings=format_config(trained.config),
         manifest=read_json(folder / "manifest.json"),
     )

@@ -233,8 +233,8 @@ class Config:
     confidence: float = 0.95
     """Confidence with which the error stays below that."""
     max_unusual: float = 0.01
-    """Share of the held-out images that may be too far from training: with more, images of other kinds are found
-    more often, and more of the usual ones are for a person."""
+    """Share of the held-out images, but at least one, that is too far from training: with more, images of other
+    kinds are found more often, and more of the usual ones are for a person."""
     data: Annotated[DataConfig, tyro.conf.arg(name="")] = field(default_factory=DataConfig)
     model: Annotated[ModelConfig, tyro.conf.arg(name="")] = field(default_factory=ModelConfig)
     training: Annotated[TrainingConfig, tyro.conf.arg(name="")] = field(default_factory=TrainingConfig)
