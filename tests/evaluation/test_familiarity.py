@@ -26,6 +26,11 @@ def whitened(Kuu, Kuf):
     return solve_triangular(Lu, Kuf, lower=True).T
 
 
+@eqx.filter_jit
+def features(model, x):
+    return model.features(x)
+
+
 @pytest.mark.parametrize("name", ["se", "conv", "tick"])
 def test_distance_is_that_of_mahalanobis(name, float64):
     model = tiny.perturbed(tiny.build(name, Softmax(3)))
@@ -46,21 +51,21 @@ def test_features_of_a_hidden_layer_are_averaged_over_its_patches(float64):
     k_g = reference.patch_response(reference.se(float(kernel.variance.value), float(kernel.lengthscale.value)))
     places = reference.places(*x.shape[1:3], 3, 3)
     Kuu, Kuf = reference.inducing_Kuu(k_g, Z), reference.mock_Kuf(k_g, Z, None, reference.patches(x, 3, 3), places)
-    first = model.features(jnp.asarray(x))[0]
+    first = features(model, x)[0]
     np.testing.assert_allclose(first, whitened(Kuu, Kuf.mean(axis=2)), rtol=1e-5, atol=1e-8)
 
 
 def test_features_of_the_last_layer_are_those_of_the_means_below_it(float64):
     model, x = tiny.perturbed(tiny.build("deep_conv", Softmax(3))), tiny.images(4)
     mean = np.asarray(model.layers[0].expectation(jnp.asarray(x), model.jitter))
-    _, last = model.features(jnp.asarray(x))
+    _, last = features(model, x)
     np.testing.assert_allclose(last, features_by_loops(model.layers[1], mean), rtol=1e-5, atol=1e-8)
 
 
 def test_the_layer_in_which_an_image_is_furthest_counts():
     model, training, new = tiny.build("deep_tick", Softmax(3)), tiny.images(30, seed=1), tiny.images(20, seed=2)
     made = Familiarity.of(model, training)
-    layers = zip(made.clouds, model.features(jnp.asarray(new)), strict=True)
+    layers = zip(made.clouds, features(model, new), strict=True)
     each = [cloud.distance(np.asarray(a)) for cloud, a in layers]
     furthest = np.argmax(each, axis=0)
     assert set(furthest) == {0, 1}
