@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from tickgp.data.splits import stratified_split
 from tickgp.estimator.files import Fitted, load_fitted, save_fitted
 from tickgp.estimator.inputs import Inputs, Shape, as_rows, image_shape, square, warn_of_little_range
-from tickgp.estimator.settings import CONSTRAINTS, run_config
+from tickgp.estimator.settings import check_params, run_config
 from tickgp.evaluation.familiarity import Familiarity
 from tickgp.evaluation.handover import HeldOut, hand_over, images_needed
 from tickgp.gp.models import DeepGP
@@ -99,8 +99,6 @@ class TickClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     trained_: TrainedModel
     inputs_: Inputs
 
-    _parameter_constraints = CONSTRAINTS
-
     def __init__(
         self,
         model: Any = "auto",
@@ -149,7 +147,7 @@ class TickClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def fit(self, X: Any, y: Any) -> TickClassifier:
         """Train on images or rows X and their labels y."""
-        self._validate_params()
+        check_params(self.get_params())
         shape = image_shape(X, self.image_shape)
         rows, y = validate_data(self, as_rows(X), y)
         check_classification_targets(y)

@@ -2,42 +2,69 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any, get_args
 
 import jax.numpy as jnp
 import numpy as np
-from sklearn.utils._param_validation import Interval, StrOptions
 
+from tickgp.errors import UsageError
 from tickgp.estimator.inputs import count_distinct
 from tickgp.runs.model_file import ARRAYS
 from tickgp.training.config import Config, DataConfig, ModelConfig, ModelName, TrainingConfig, applies
 
 REPORT_EVERY = 100
 
-_WHOLE = [Interval(Integral, 1, None, closed="left")]
-_SHARE = [Interval(Real, 0, 1, closed="neither")]
 
-CONSTRAINTS: dict[str, list[Any]] = {
-    "model": [StrOptions({"auto", *get_args(ModelName)})],
-    **dict.fromkeys(("depth", "num_inducing"), _WHOLE),
-    **dict.fromkeys(("max_steps", "batch_size", "prediction_samples"), _WHOLE),
-    "patch_size": [*_WHOLE, None],
-    "stride": [*_WHOLE, None],
-    "hidden_stride": [*_WHOLE, None],
-    "likelihood": [StrOptions({"softmax", "robustmax", "bernoulli"})],
-    "standardise": ["boolean"],
-    "image_shape": [tuple, list, None],
-    "learning_rate": [Interval(Real, 0, None, closed="neither")],
-    "patience": [Interval(Integral, REPORT_EVERY, None, closed="left"), None],
-    "validation_share": [Interval(Real, 0, 1, closed="left")],
+@dataclass(frozen=True)
+class _Rule:
+    """What a parameter may be, in words and as a test."""
+
+    words: str
+    holds: Callable[[Any], bool]
+
+    def or_none(self) -> _Rule:
+        return _Rule(f"{self.words}, or None", lambda value: value is None or self.holds(value))
+
+
+def _number(kind: type, words: str, holds: Callable[[Any], bool]) -> _Rule:
+    is_one = lambda value: isinstance(value, kind) and not isinstance(value, bool)
+    return _Rule(words, lambda value: is_one(value) and bool(holds(value)))
+
+
+def _from(least: int) -> _Rule:
+    return _number(Integral, f"a whole number of at least {least}", lambda value: value >= least)
+
+
+def _one_of(*names: str) -> _Rule:
+    return _Rule(f"one of {', '.join(names)}", lambda value: isinstance(value, str) and value in names)
+
+
+_SHARE = _number(Real, "a number above 0 and below 1", lambda value: 0 < value < 1)
+_SHARE_OR_0 = _number(Real, "a number from 0 to below 1", lambda value: 0 <= value < 1)
+_YES_OR_NO = _Rule("True or False", lambda value: isinstance(value, bool | np.bool_))
+
+_RULES = {
+    "model": _one_of("auto", *get_args(ModelName)),
+    **dict.fromkeys(("depth", "num_inducing", "max_steps", "batch_size", "prediction_samples"), _from(1)),
+    **dict.fromkeys(("patch_size", "stride", "hidden_stride"), _from(1).or_none()),
+    "likelihood": _one_of("softmax", "robustmax", "bernoulli"),
+    "image_shape": _Rule("a tuple", lambda value: isinstance(value, tuple | list)).or_none(),
+    "learning_rate": _number(Real, "a number above 0", lambda value: value > 0),
+    "patience": _from(REPORT_EVERY).or_none(),
     **dict.fromkeys(("max_error", "confidence"), _SHARE),
-    "max_unusual": [Interval(Real, 0, 1, closed="left")],
-    "random_state": ["random_state"],
-    "verbose": ["boolean"],
+    **dict.fromkeys(("validation_share", "max_unusual"), _SHARE_OR_0),
+    **dict.fromkeys(("standardise", "verbose"), _YES_OR_NO),
 }
-"""What scikit-learn checks the parameters against."""
+
+
+def check_params(params: Mapping[str, Any]) -> None:
+    """Refuse what no model can be made with, whatever the images."""
+    for name, rule in _RULES.items():
+        if not rule.holds(params[name]):
+            raise UsageError(f"{name} is {params[name]!r}; give {rule.words}")
 
 
 def run_config(params: Mapping[str, Any], name: ModelName, images: np.ndarray, seed: int) -> Config:
