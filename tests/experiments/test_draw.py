@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from tickgp.evaluation.metrics import nll
-from tickgp.experiments.draw import draw, predictions, traces, won_by_tick
-from tickgp.experiments.plan import EXPERIMENTS, cells_of
+from tickgp.experiments.draw import draw, insensitivity, predictions, traces, won_by_tick
+from tickgp.experiments.plan import EXPERIMENTS, SWEPT, cells_of, swept
 from tickgp.experiments.predictions import save_predictions
 from tickgp.experiments.reproduce import Places
 from tickgp.experiments.results import all_settings, result_path
@@ -61,6 +61,30 @@ def test_three_layers_start_where_two_end(tmp_path):
     result_path(tmp_path, "smoke", "mnist/deep-tick-2").unlink()
     (axes,) = traces("smoke", places)["traces"].axes
     assert len(axes.lines) == 1
+
+
+def test_runs_are_sorted_into_fixed_and_learned_lengthscales(tmp_path):
+    """ELBOs in nats per training image; a dataset of which a run is missing is left out."""
+    for dataset in SWEPT:
+        for title, cells in swept(dataset, "smoke").items():
+            for cell in cells:
+                lengthscale, nll = {"TICK, learned": (7.0, 0.1), "Conv": (None, 0.9)}.get(title, (None, 0.5))
+                if title.startswith("TICK, fixed at "):
+                    lengthscale = float(title.removeprefix("TICK, fixed at "))
+                learned = lengthscale and {"lengthscale": lengthscale}
+                metrics = {"test": {"100": {"test": {"nll": nll}}}}
+                said = {"elbo": -500.0, "train_images": 1000, "learned": learned, "metrics": metrics}
+                write(tmp_path, cell.name, said)
+    result_path(tmp_path, "smoke", swept("cifar10-grey", "smoke")["Conv"][0].name).unlink()
+    elbo, nll = insensitivity("smoke", Places(tmp_path / "work", tmp_path, None))["insensitivity"].axes
+    fixed, conv = [1, 1, 16, 16], [0, 1]
+    for axes, values in ((elbo, (0.5, 0.5, 0.5)), (nll, (0.5, 0.1, 0.9))):
+        _, points, learned, *levels = axes.lines
+        for line, x, value in zip(
+            (points, learned, *levels), (fixed, [7, 7], conv, conv), (*values, values[2]), strict=True
+        ):
+            assert list(line.get_xdata()) == x
+            assert set(line.get_ydata()) == {value}
 
 
 def test_predictions_of_another_run_than_the_results_are_not_shown(tmp_path):

@@ -16,6 +16,7 @@ from matplotlib.patches import Rectangle
 from tickgp.evaluation.plots import BLUE, GREEN, GREY, INK, ORANGE
 from tickgp.experiments.figures.dropout import Curve, dropout_figure
 from tickgp.experiments.figures.full_covariance import SwitchedRun, full_covariance_figure
+from tickgp.experiments.figures.insensitivity import Fitted, Sweep, insensitivity_figure
 from tickgp.experiments.figures.invariance import invariance_figure, matching_patches
 from tickgp.experiments.figures.misclassified import (
     MOST_ON_A_PAGE,
@@ -371,3 +372,25 @@ def test_a_missing_sampler_and_values_that_are_not_numbers_are_left_out():
     assert not data_lines(figure.axes[0], BLUE)
     assert [bar.get_width() for bar in figure.axes[2].patches] == [61.0]
     assert legend_words(figure) == ["before, trained with marginal samples", "then full"]
+
+
+# Fixed and learned insensitivity
+
+
+def test_scores_stand_at_their_lengthscales():
+    """Two seeds of each fixed lengthscale: a mark for each, and a line through their means."""
+    fixed = [Fitted(2.0**n, 0.5 + n + seed / 10, 0.2 + n + seed / 100) for n in range(3) for seed in (0, 2)]
+    learned, conv = [Fitted(3.0, 0.4, 0.1), Fitted(5.0, 0.3, 0.2)], [Fitted(np.inf, 0.9, 0.8)]
+    sweeps = [Sweep("MNIST", fixed, learned, conv), Sweep("grey CIFAR-10", fixed[:2], learned[:1], conv)]
+    elbo, other, nll, _ = drawn(insensitivity_figure(sweeps)).axes
+    assert [elbo.get_title(loc="left"), other.get_title(loc="left")] == ["MNIST", "grey CIFAR-10"]
+    for axes, means, marks, stars, level in (
+        (elbo, [0.6, 1.6, 2.6], [0.5, 0.7, 1.5, 1.7, 2.5, 2.7], [0.4, 0.3], 0.9),
+        (nll, [0.21, 1.21, 2.21], [0.2, 0.22, 1.2, 1.22, 2.2, 2.22], [0.1, 0.2], 0.8),
+    ):
+        line, points, diamonds, conv_line = axes.lines
+        np.testing.assert_allclose(line.get_xydata().T, [[1, 2, 4], means])
+        np.testing.assert_allclose(points.get_xydata().T, [[1, 1, 2, 2, 4, 4], marks])
+        np.testing.assert_allclose(diamonds.get_xydata().T, [[3, 5], stars])
+        np.testing.assert_allclose(conv_line.get_ydata(), level)
+    assert elbo.get_ylabel() == "− ELBO\n(nats per training image)"

@@ -12,7 +12,7 @@ from tickgp.experiments import paper_numbers
 from tickgp.experiments.cells import CnnConfig
 from tickgp.experiments.drawn import note_drawn
 from tickgp.experiments.page import results_page
-from tickgp.experiments.plan import EXPERIMENTS, cells_of
+from tickgp.experiments.plan import EXPERIMENTS, SWEPT, cells_of, swept
 from tickgp.experiments.results import all_settings, is_done, result_path, settings_of, thinned
 from tickgp.experiments.run_gp import learned_location
 from tickgp.experiments.side_tables import (
@@ -20,6 +20,7 @@ from tickgp.experiments.side_tables import (
     calibration_table,
     catching_up_table,
     hits_table,
+    insensitivity_table,
     learned_locations,
     sampler_table,
     seeds_table,
@@ -35,7 +36,7 @@ SCALES = ("paper", "fast", "smoke")
 MADE = {
     "elbo": -5000.0,
     "seconds": 1.0,
-    "machine": {"device": "cpu", "python": "3.12", "libraries": {"jax": "0.11"}},
+    "machine": {"device": "cpu", "cores": 2, "python": "3.12", "libraries": {"jax": "0.11"}},
     "curve": [{"step": 9, "top1_error": 0.5, "nll": 1.0, "train_nll": 0.03}],
 }
 
@@ -164,6 +165,50 @@ def test_the_learned_location_is_shown(tmp_path):
     assert learned_locations(Book(tmp_path, "paper")) == ""
     write(tmp_path, "mnist/tick", {"metrics": tick_metrics(), "learned": learned})
     assert "| mnist/tick | matern32 | 8.64 | 28 | 1.79 |" in learned_locations(Book(tmp_path, "paper"))
+
+
+def swept_result(title: str, seed: int) -> dict:
+    """Errors, ELBOs and lengthscales that tell models and seeds apart."""
+    at = {"TICK, fixed at 1": 1, "TICK, fixed at 16": 2, "TICK, learned": 3, "Conv": 4}[title]
+    score = scores(0.01 * at, 0.1 * at + 0.02 * seed)
+    learned = None if title == "Conv" else {"lengthscale": 5.0 + seed, "zero_crossings": 1.0, "width": 28}
+    return {**MADE, "metrics": {"test": {"100": score}}, "elbo": -1000.0 * at, "learned": learned, "train_images": 1000}
+
+
+def write_swept(results: Path) -> None:
+    for dataset in SWEPT:
+        for title, cells in swept(dataset, "smoke").items():
+            for seed, cell in enumerate(cells):
+                path = result_path(results, "smoke", cell.name)
+                path.parent.mkdir(parents=True, exist_ok=True)
+                said = {"scale": "smoke", "settings": all_settings("smoke", cell), **swept_result(title, seed)}
+                path.write_text(json.dumps(said))
+
+
+def test_fixed_and_learned_lengthscales_stand_side_by_side(tmp_path):
+    """NLL 0.3 and 0.32: a mean of 0.31, a deviation of 0.02 / √2."""
+    assert insensitivity_table(Book(tmp_path, "paper")) == ""
+    write_swept(tmp_path)
+    lines = insensitivity_table(Book(tmp_path, "smoke")).splitlines()
+    assert [line.split("|")[1].strip() for line in lines if line.startswith("| TICK, learned")] == ["TICK, learned"] * 2
+    assert lines[0].startswith("| MNIST | lengthscale learned | − ELBO (×10³) |")
+    assert lines[4] == (
+        "| TICK, learned | 5.50 ± 0.71 <sub>5.00, 6.00</sub> | 3.000 ± 0.000 <sub>3.000, 3.000</sub> "
+        "| 3.00 ± 0.00 <sub>3.00, 3.00</sub> | 0.310 ± 0.014 <sub>0.300, 0.320</sub> |"
+    )
+    assert lines[2].startswith("| TICK, fixed at 1 |  | 1.000")
+    assert learned_locations(Book(tmp_path, "smoke")) == "", "these are not runs of the paper's tables"
+    result_path(tmp_path, "smoke", "mnist-5000/conv").unlink()
+    assert insensitivity_table(Book(tmp_path, "smoke")).startswith("| grey CIFAR-10 |")
+
+
+def test_the_page_says_how_long_each_machine_has_trained(tmp_path):
+    machines = {"conv": "cpu", "tick": "H200", "se": "H200"}
+    for name, device in machines.items():
+        machine = {**MADE["machine"], "device": device}
+        write(tmp_path, f"mnist/{name}", {**MADE, "metrics": tick_metrics(), "seconds": 120.0, "machine": machine})
+    said = "3 of 63 runs are done: 1 trained on 2 CPU cores (Python 3.12, jax 0.11), 2 minutes; 2 trained on H200"
+    assert f"{said} (Python 3.12, jax 0.11), 4 minutes." in results_page(tmp_path, tmp_path / "RESULTS.md")
 
 
 def test_the_time_of_a_step_leaves_out_what_was_compiled():

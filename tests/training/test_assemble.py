@@ -8,6 +8,7 @@ from tickgp.gp.kernels import Matern52
 from tickgp.gp.variational import FullRank, MeanField
 from tickgp.training.assemble import build_model
 from tickgp.training.config import ModelConfig
+from tickgp.training.loop import fit
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (30, 21, 21, 1), dtype=np.uint8)
 
@@ -58,3 +59,14 @@ def test_patches_are_centres_of_clusters_and_points_are_images():
     for how, inside in {None: False, "kmeans": False, "random": True}.items():
         Z = np.asarray(build("conv", initialiser=how)[0].gp.inducing[0].Z.value) * 255
         assert (np.abs(Z - np.round(Z)).max() < 1e-3) == inside
+
+
+def test_a_fixed_lengthscale_stays_where_it_is():
+    """And a learned one does not, on the same images with the same start."""
+    labels = np.arange(len(IMAGES)) % 3
+    for learned in (True, False):
+        config = ModelConfig("tick", num_inducing=5, location_lengthscale=2.0, learn_location=learned)
+        model = build_model(config, IMAGES, 3, key=jax.random.key(0))
+        model = fit(model, IMAGES, labels, steps=3, batch_size=10, key=jax.random.key(1))
+        found = float(model.layers[0].gp.kernel.covariance.response.location.lengthscale.value)
+        assert (abs(found - 2.0) > 1e-3) == learned

@@ -40,6 +40,7 @@ Name = Literal[
     "traces",
     "full-covariance",
     "seeds",
+    "insensitivity",
     "pretrained",
     "all",
 ]

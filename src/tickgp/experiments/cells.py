@@ -19,6 +19,9 @@ DROPOUT_RATES = (0.25, 0.5, 0.75)
 ENSEMBLE_SEEDS = (0, 1, 2, 3, 4)
 SEEDS = (0, 1, 2)
 """Of table 1's GPs on MNIST."""
+INSENSITIVITY_IMAGES = 5000
+LENGTHSCALES = (1, 2, 4, 8, 16, 32, 64)
+"""Of the location kernel, in pixels, where it is not learned."""
 SAMPLES = (100, 5)
 """Draws behind a prediction: ours, and the paper's."""
 
@@ -97,6 +100,21 @@ def two_against_seven(model: ModelName, scale: Scale) -> Cell:
             model=replace(config.model, likelihood="bernoulli", **location),
         ),
     )
+
+
+def insensitivity(dataset: str, model: Kernel, scale: Scale, *, lengthscale: int | None = None, seed: int = 0) -> Cell:
+    """A small GP for few images; a TICK-GP with a fixed location lengthscale, or with one that is learned."""
+    name = f"{dataset}-5000/{model}" + ("" if lengthscale is None else f"-{lengthscale}")
+    if scale == "smoke":
+        config = _shallow(dataset, model, scale)
+        settings, data, training = config.model, config.data, config.training
+    else:
+        data = DataConfig(dataset, train_images=INSENSITIVITY_IMAGES)
+        settings = ModelConfig(model, num_inducing=200, stride=2, initialiser="kmeans", variance=100.0)
+        training = TrainingConfig(max_steps=2000, batch_size=64, report_every=500)
+    if lengthscale is not None:
+        settings = replace(settings, location_lengthscale=float(lengthscale), learn_location=False)
+    return Cell(_seeded(name, seed), Config(seed, 100, data=data, model=settings, training=training))
 
 
 def deep(dataset: str, kernel: Kernel, depth: int, scale: Scale) -> Cell:

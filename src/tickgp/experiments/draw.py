@@ -12,21 +12,22 @@ from jaxtyping import Float, Int
 
 from tickgp.data.contents import Split
 from tickgp.evaluation.metrics import nll
-from tickgp.experiments.cells import Kernel, Scale, two_against_seven
+from tickgp.experiments.cells import SAMPLES, Kernel, Scale, two_against_seven
 from tickgp.experiments.drawn import figures_folder, note_drawn
 from tickgp.experiments.figures.dropout import Curve, dropout_figure
 from tickgp.experiments.figures.full_covariance import SwitchedRun, full_covariance_figure
+from tickgp.experiments.figures.insensitivity import Fitted, Sweep, insensitivity_figure
 from tickgp.experiments.figures.invariance import invariance_figure, matching_patches
 from tickgp.experiments.figures.misclassified import Misclassified, all_misclassified, few_misclassified
 from tickgp.experiments.figures.patch_response import patch_response_figure
 from tickgp.experiments.figures.traces import Trace, traces_figure
 from tickgp.experiments.patch_response import patch_response_deviations
-from tickgp.experiments.plan import KERNELS, SAMPLERS
+from tickgp.experiments.plan import KERNELS, SAMPLERS, SWEPT, swept
 from tickgp.experiments.predictions import other_data, read_predictions
 from tickgp.experiments.reproduce import Places
 from tickgp.experiments.run_cnn import load_cnn_data
 from tickgp.experiments.side_tables import step_ms
-from tickgp.experiments.tables import Book
+from tickgp.experiments.tables import DATASETS, Book
 from tickgp.runs.folder import load_data
 from tickgp.runs.model_file import load_model
 
@@ -88,6 +89,28 @@ def _traces(title: Literal["Conv", "TICK"], results: dict[int, dict[str, Any] | 
         before = 0.0 if first is None else _column(first, "seconds")[-1]
         drawn.append(Trace(title, depth, before + _column(result, "seconds"), _column(result, "top1_error")))  # type: ignore[arg-type]
     return drawn
+
+
+def insensitivity(scale: Scale, places: Places) -> Pictures:
+    book = Book(places.results, scale)
+    sweeps = [sweep for name in SWEPT if (sweep := _sweep(book, name)) is not None]
+    return {"insensitivity": insensitivity_figure(sweeps)} if sweeps else {}
+
+
+def _sweep(book: Book, dataset: str) -> Sweep | None:
+    """The runs on one dataset; None if not all are there."""
+    found = [book.run(cell.name) for cells in swept(dataset, book.scale).values() for cell in cells]
+    results = [result for result in found if result is not None]
+    if not found or len(results) < len(found):
+        return None
+    fixed, learned, conv = list[Fitted](), list[Fitted](), list[Fitted]()
+    for result in results:
+        model, location = result["settings"]["model"], result["learned"]
+        group = conv if location is None else learned if model["learn_location"] else fixed
+        lengthscale = np.inf if location is None else location["lengthscale"]
+        nll = result["metrics"]["test"][str(max(SAMPLES))]["test"]["nll"]
+        group.append(Fitted(lengthscale, -result["elbo"] / result["train_images"], nll))
+    return Sweep(DATASETS[dataset], fixed, learned, conv)
 
 
 def full_covariance(scale: Scale, places: Places) -> Pictures:
@@ -234,4 +257,5 @@ _DRAWN: dict[str, Callable[[Scale, Places], Pictures]] = {
     "dropout": dropout,
     "traces": traces,
     "full-covariance": full_covariance,
+    "insensitivity": insensitivity,
 }

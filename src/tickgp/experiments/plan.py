@@ -9,6 +9,7 @@ from typing import get_args
 from tickgp.experiments.cells import (
     DROPOUT_RATES,
     ENSEMBLE_SEEDS,
+    LENGTHSCALES,
     SEEDS,
     Cell,
     Kernel,
@@ -18,6 +19,7 @@ from tickgp.experiments.cells import (
     deep_se,
     ensemble,
     growing_cnn,
+    insensitivity,
     pretrained,
     shallow,
     switched,
@@ -27,6 +29,8 @@ from tickgp.training.config import ModelName, Sampling
 
 SHALLOW: tuple[ModelName, ...] = ("se", "conv", "tick")
 KERNELS: tuple[Kernel, ...] = ("conv", "tick")
+SWEPT = ("mnist", "cifar10-grey")
+"""Datasets of the experiment on insensitivity."""
 SAMPLERS: tuple[Sampling, ...] = get_args(Sampling)
 
 
@@ -73,6 +77,24 @@ def _seeds(scale: Scale) -> list[Cell]:
     return [shallow("mnist", model, scale, seed=seed) for model in SHALLOW for seed in SEEDS]
 
 
+def _insensitivity(scale: Scale) -> list[Cell]:
+    """None at the paper's settings: the paper has no such experiment."""
+    return [cell for dataset in SWEPT for cells in swept(dataset, scale).values() for cell in cells]
+
+
+def swept(dataset: str, scale: Scale) -> dict[str, list[Cell]]:
+    """TICK with fixed location lengthscales and with one that it learns, and Conv: the runs with each seed, by name."""
+    if scale == "paper":
+        return {}
+    lengthscales, seeds = (LENGTHSCALES, SEEDS) if scale == "fast" else (LENGTHSCALES[::4], SEEDS[:2])
+    models: dict[str, tuple[Kernel, int | None]] = {f"TICK, fixed at {ell}": ("tick", ell) for ell in lengthscales}
+    models |= {"TICK, learned": ("tick", None), "Conv": ("conv", None)}
+    return {
+        title: [insensitivity(dataset, kernel, scale, lengthscale=ell, seed=seed) for seed in seeds]
+        for title, (kernel, ell) in models.items()
+    }
+
+
 def _dropout(scale: Scale) -> list[Cell]:
     return [shallow("mnist", "tick", scale), *(cnn("mnist", scale, dropout=rate) for rate in (0.25, 0.75))]
 
@@ -104,6 +126,7 @@ EXPERIMENTS = {
     "traces": Experiment("error against time, depths 1 to 3", _traces),
     "pretrained": Experiment("the small TICK-GP that comes with the library", _pretrained),
     "seeds": Experiment("SE, Conv and TICK on MNIST with three seeds", _seeds),
+    "insensitivity": Experiment("TICK with fixed location lengthscales beside learned ones", _insensitivity),
     "full-covariance": Experiment("hidden layers drawn from marginals, jointly, and through u", _full_covariance),
 }
 

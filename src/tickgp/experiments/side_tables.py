@@ -18,7 +18,7 @@ from tickgp.experiments.cells import (
     growing_cnn,
     shallow,
 )
-from tickgp.experiments.plan import KERNELS, SAMPLERS, SHALLOW
+from tickgp.experiments.plan import EXPERIMENTS, KERNELS, SAMPLERS, SHALLOW, SWEPT, swept
 from tickgp.experiments.results import home
 from tickgp.experiments.tables import (
     DATASETS,
@@ -36,8 +36,10 @@ from tickgp.runs.folder import read_json
 
 
 def learned_locations(book: Book) -> str:
-    """The location kernel that each TICK-GP has learned; empty if there is none yet."""
-    found = {name: result for name in book.cells if (result := book.run(name)) and result.get("learned")}
+    """The location kernel that each TICK-GP of the paper's tables has learned; empty if there is none yet."""
+    others = {cell.name for cell in EXPERIMENTS["insensitivity"].cells(book.scale)}
+    names = [name for name in book.cells if name not in others]
+    found = {name: result for name in names if (result := book.run(name)) and result.get("learned")}
     heads = ["run", "location kernel", "lengthscale (pixels)", "width of its image (pixels)", "zero crossings"]
     rows = [
         [name, result["settings"]["model"]["location"], *_learned(result["learned"])] for name, result in found.items()
@@ -51,6 +53,25 @@ def _learned(learned: dict[str, float]) -> list[str]:
         f"{learned['width']:.0f}",
         f"{learned['zero_crossings']:.2f}",
     ]
+
+
+def insensitivity_table(book: Book) -> str:
+    """ELBO, error and NLL with fixed and learned lengthscales of the location kernel; a table for each dataset."""
+    return "\n\n".join(filter(None, (_swept_table(book, dataset) for dataset in SWEPT)))
+
+
+def _swept_table(book: Book, dataset: str) -> str:
+    """Empty until all runs are there."""
+    rows = []
+    for title, cells in swept(dataset, book.scale).items():
+        runs = [run for cell in cells if (run := book.run(cell.name)) is not None]
+        if len(runs) < len(cells):
+            return ""
+        learned = [run["learned"]["lengthscale"] for run in runs] if title == "TICK, learned" else []
+        elbo = _spread([-run["elbo"] / 1000 for run in runs], 3)
+        rows.append([title, _spread(learned, 2) if learned else "", elbo, *_over_seeds(runs, "test")])
+    heads = [DATASETS[dataset], "lengthscale learned", NEGATIVE_ELBO, METRICS["top1_error"], METRICS["nll"]]
+    return markdown(heads, rows) if rows else ""
 
 
 def pretrained_table(book: Book) -> str:

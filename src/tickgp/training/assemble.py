@@ -46,7 +46,8 @@ def build_model(config: ModelConfig, images: np.ndarray, num_classes: int, *, ke
             standardise=config.standardise,
             key=key,
         )
-    location = _KERNELS[config.location](Positive(1.0, trainable=False), config.location_lengthscale)
+    lengthscale = Positive(config.location_lengthscale, trainable=config.learn_location)
+    location = _KERNELS[config.location](Positive(1.0, trainable=False), lengthscale)
     return convolutional(
         images,
         likelihood,

@@ -25,7 +25,7 @@ _ONLY_FOR: dict[str, tuple[str, ...]] = {
         _DEEP_PATCHES,
     ),
     **dict.fromkeys(("patch_size", "stride", "weights", "kernel"), ("conv", "tick", *_DEEP_PATCHES)),
-    **dict.fromkeys(("places", "location", "location_lengthscale"), ("tick", "deep-tick")),
+    **dict.fromkeys(("places", "location", "location_lengthscale", "learn_location"), ("tick", "deep-tick")),
     "width": ("deep-se",),
 }
 """Settings of the model that only some models have."""
@@ -102,6 +102,8 @@ class ModelConfig:
     """Location kernel of a TICK-GP."""
     location_lengthscale: float = 3.0
     """Its lengthscale at the start, in pixels."""
+    learn_location: bool = True
+    """Whether to learn that lengthscale: by how much a TICK-GP is insensitive to translations."""
     weights: bool = True
     """Whether to learn a weight for each patch of the last layer."""
     variance: float | None = None

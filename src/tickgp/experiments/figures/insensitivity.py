@@ -1,0 +1,74 @@
+"""ELBO and test NLL of TICK-GPs against the lengthscale of their location kernel: is the learned one a good one?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FixedLocator, NullLocator, StrMethodFormatter
+
+from tickgp.evaluation.plots import BLUE, GREEN, INK, ORANGE, new_figure, tidy
+from tickgp.experiments.figures.looks import key_line
+
+_LEARNED: dict[str, Any] = {"marker": "D", "markeredgecolor": INK, "markeredgewidth": 0.5}
+_ROWS = {"negative_elbo": "− ELBO\n(nats per training image)", "nll": "NLL of test images\n(nats per image)"}
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A trained GP: its location lengthscale in pixels, and both scores in nats per image."""
+
+    lengthscale: float
+    negative_elbo: float
+    nll: float
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """TICK-GPs with fixed lengthscales and with learned ones, and Conv-GPs, of which the lengthscale is infinite."""
+
+    title: str
+    fixed: Sequence[Fitted]
+    learned: Sequence[Fitted]
+    conv: Sequence[Fitted]
+
+
+def insensitivity_figure(sweeps: Sequence[Sweep]) -> Figure:
+    """A column for each dataset, ELBO above NLL: a line through the means over seeds, and a mark for each run."""
+    figure = new_figure(1.0 + 3.2 * len(sweeps), 5.2)
+    grid = figure.subplots(2, len(sweeps), sharex="col", squeeze=False)
+    for column, sweep in zip(grid.T, sweeps, strict=True):
+        column[0].set_title(sweep.title, fontsize=10, loc="left")
+        for axes, score in zip(column, _ROWS, strict=True):
+            _draw(axes, sweep, score)
+        column[1].set_xlabel("location lengthscale (pixels)")
+    for axes, words in zip(grid[:, 0], _ROWS.values(), strict=True):
+        axes.set_ylabel(words)
+    keys = [
+        key_line("TICK, fixed lengthscale", BLUE, "o"),
+        Line2D([], [], color=ORANGE, linestyle="", label="TICK, learned", **_LEARNED),
+        key_line("Conv", GREEN, dashes="dashed"),
+    ]
+    figure.legend(handles=keys, loc="outside upper left", ncols=3, frameon=False, fontsize=9, handlelength=3)
+    return figure
+
+
+def _draw(axes: Axes, sweep: Sweep, score: str) -> None:
+    read = lambda runs: np.array([(run.lengthscale, getattr(run, score)) for run in runs]).reshape(-1, 2).T
+    x, y = read(sweep.fixed)
+    places = np.unique(x)
+    axes.plot(places, [np.mean(y[x == place]) for place in places], color=BLUE, linewidth=1.6)
+    axes.plot(x, y, "o", color=BLUE, markersize=3.5, alpha=0.6)
+    axes.plot(*read(sweep.learned), linestyle="", color=ORANGE, zorder=5, **_LEARNED)
+    for value in read(sweep.conv)[1]:
+        axes.axhline(value, color=GREEN, linestyle="--", linewidth=1.0)
+    axes.set_xscale("log", base=2)
+    axes.xaxis.set_major_locator(FixedLocator(places.tolist()))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    tidy(axes)
