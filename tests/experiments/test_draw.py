@@ -1,25 +1,22 @@
 """Figures of experiments from results and predictions: which images, which times, and of which runs."""
 
-import json
 from pathlib import Path
 
 import numpy as np
 import pytest
+from experiments.tiny import write as write_at
 
 from tickgp.evaluation.metrics import nll
 from tickgp.experiments.draw import draw, insensitivity, predictions, traces, won_by_tick
-from tickgp.experiments.plan import EXPERIMENTS, SWEPT, cells_of, swept
+from tickgp.experiments.plan import EXPERIMENTS, SWEPT, swept
 from tickgp.experiments.predictions import save_predictions
 from tickgp.experiments.reproduce import Places
-from tickgp.experiments.results import all_settings, result_path
+from tickgp.experiments.results import result_path
 from tickgp.experiments.tables import Book
 
 
 def write(results: Path, name: str, content: dict) -> None:
-    (cell,) = (cell for cell in cells_of([*EXPERIMENTS], "smoke") if cell.name == name)
-    path = result_path(results, "smoke", name)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps({"scale": "smoke", "settings": all_settings("smoke", cell), "metrics": {}, **content}))
+    write_at(results, name, content, "smoke")
 
 
 def two_classes(own: list[float], labels: np.ndarray) -> np.ndarray:

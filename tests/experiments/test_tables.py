@@ -7,21 +7,22 @@ from urllib.parse import unquote
 
 import numpy as np
 import pytest
+from experiments.tiny import write
 
 from tickgp.experiments import paper_numbers
 from tickgp.experiments.cells import CnnConfig
 from tickgp.experiments.drawn import note_drawn
+from tickgp.experiments.location_tables import insensitivity_table, learned_locations, two_against_seven_table
 from tickgp.experiments.page import results_page
 from tickgp.experiments.plan import EXPERIMENTS, SWEPT, cells_of, swept
-from tickgp.experiments.results import all_settings, is_done, result_path, settings_of, thinned
+from tickgp.experiments.results import is_done, result_path, settings_of, thinned
 from tickgp.experiments.run_gp import learned_location
 from tickgp.experiments.side_tables import (
     about_cnns,
     calibration_table,
     catching_up_table,
+    cnn_seeds_table,
     hits_table,
-    insensitivity_table,
-    learned_locations,
     sampler_table,
     seeds_table,
     step_ms,
@@ -53,14 +54,6 @@ def scores(error: float, nll: float) -> dict:
     return {"test": test, "interval": {name: [0.9 * value, 1.1 * value] for name, value in test.items()}}
 
 
-def write(results: Path, name: str, content: dict) -> None:
-    """A result of today's settings, where nothing else is said."""
-    (cell,) = (cell for cell in cells_of([*EXPERIMENTS], "paper") if cell.name == name)
-    path = result_path(results, "paper", name)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps({"scale": "paper", "settings": all_settings("paper", cell), **content}))
-
-
 def tick_metrics() -> dict:
     return {on: {"100": scores(0.0098, 0.0337), "5": scores(0.0106, 0.0325)} for on in ("test", "semeion")}
 
@@ -88,8 +81,9 @@ def test_without_runs_only_the_papers_numbers_stand_there(tmp_path):
 def test_our_number_stands_beside_the_papers(tmp_path):
     write(tmp_path, "mnist/tick", {"metrics": tick_metrics(), **MADE})
     book = Book(tmp_path, "paper")
-    row = next(line for line in table1(book).splitlines() if line.startswith("| top-1"))
-    assert "1.06 <sub>0.95–1.17</sub> [0.83]<br>S = 100: 0.98 <sub>0.88–1.08</sub>" in row
+    row, below = table1(book).splitlines()[2:4]
+    assert row.startswith("| top-1 error (%) | [2.31] | [1.70] | 1.06 <sub>0.95–1.17</sub> [0.83] | [0.91] |")
+    assert below.startswith("| … S = 100 |  |  | 0.98 <sub>0.88–1.08</sub> |  |")
     assert "| − ELBO (×10³) |  |  | 5.000 |  |  |  |  |" in table1(book)
     assert table3(book).count("<sub>") == 10
     assert "| MNIST |  |  | 0.010 <sub>0.009–0.011</sub> |  |  |  |" in calibration_table(book)
@@ -160,6 +154,23 @@ def test_seeds_show_their_spread_once_there_are_two(tmp_path):
     )
 
 
+def test_seeds_of_a_cnn_show_their_spread(tmp_path):
+    for name, error in (("mnist/bcnn-0.5", 0.01), ("mnist/bcnn-0.5-seed1", 0.02)):
+        metrics = {on: {"dropout": scores(error, 0.05)} for on in ("test", "validation", "semeion")}
+        write(tmp_path, name, {"metrics": metrics})
+        table = cnn_seeds_table(Book(tmp_path, "paper"))
+        assert ("| MNIST, on Semeion | 1.50 ± 0.71 <sub>1.00, 2.00</sub> |" in table) == (error == 0.02)
+
+
+def test_two_against_seven_needs_both(tmp_path):
+    for name in ("mnist-2-7/conv", "mnist-2-7/tick"):
+        assert two_against_seven_table(Book(tmp_path, "paper")) == ""
+        write(tmp_path, name, {"metrics": tick_metrics(), "elbo": -134.26})
+    lines = two_against_seven_table(Book(tmp_path, "paper")).splitlines()
+    assert lines[3].startswith("| TICK | 0.98 <sub>0.88–1.08</sub> | 0.034")
+    assert lines[3].endswith("| 134.3 |")
+
+
 def test_the_learned_location_is_shown(tmp_path):
     learned = {"lengthscale": 8.641, "zero_crossings": 1.786, "width": 28}
     assert learned_locations(Book(tmp_path, "paper")) == ""
@@ -179,10 +190,7 @@ def write_swept(results: Path) -> None:
     for dataset in SWEPT:
         for title, cells in swept(dataset, "smoke").items():
             for seed, cell in enumerate(cells):
-                path = result_path(results, "smoke", cell.name)
-                path.parent.mkdir(parents=True, exist_ok=True)
-                said = {"scale": "smoke", "settings": all_settings("smoke", cell), **swept_result(title, seed)}
-                path.write_text(json.dumps(said))
+                write(results, cell.name, swept_result(title, seed), "smoke")
 
 
 def test_fixed_and_learned_lengthscales_stand_side_by_side(tmp_path):
@@ -207,8 +215,13 @@ def test_the_page_says_how_long_each_machine_has_trained(tmp_path):
     for name, device in machines.items():
         machine = {**MADE["machine"], "device": device}
         write(tmp_path, f"mnist/{name}", {**MADE, "metrics": tick_metrics(), "seconds": 120.0, "machine": machine})
-    said = "3 of 63 runs are done: 1 trained on 2 CPU cores (Python 3.12, jax 0.11), 2 minutes; 2 trained on H200"
-    assert f"{said} (Python 3.12, jax 0.11), 4 minutes." in results_page(tmp_path, tmp_path / "RESULTS.md")
+    page = results_page(tmp_path, tmp_path / "RESULTS.md")
+    assert "3 of 63 runs are done. Still to be made: `mnist/bcnn-0.25`, " in page
+    what = "| GPs: SE, Conv, TICK and B-CNN on MNIST, Fashion-MNIST and grey CIFAR-10 |"
+    assert (
+        f"{what} 1 | 2 | 2 CPU cores (Python 3.12, jax 0.11) |\n{what} 2 | 4 | H200 (Python 3.12, jax 0.11) |" in page
+    )
+    assert page.count("| 4 | H200") == 1, "a run that serves several tables is counted once"
 
 
 def test_the_time_of_a_step_leaves_out_what_was_compiled():

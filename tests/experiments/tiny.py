@@ -1,6 +1,7 @@
 """Tiny runs of experiments, and stand-ins for their training; to be planned here, or in a process of their own."""
 
 import itertools
+import json
 import os
 import signal
 import sys
@@ -15,9 +16,10 @@ from jax._src import xla_bridge
 from tickgp.cli import main
 from tickgp.experiments import reproduce as reproduce_module
 from tickgp.experiments import results as results_module
-from tickgp.experiments.cells import Cell, EnsembleConfig, cnn, shallow
-from tickgp.experiments.plan import EXPERIMENTS, Experiment
+from tickgp.experiments.cells import Cell, EnsembleConfig, Scale, cnn, shallow
+from tickgp.experiments.plan import EXPERIMENTS, Experiment, cells_of
 from tickgp.experiments.predictions import save_predictions
+from tickgp.experiments.results import all_settings, result_path
 from tickgp.runs.events import Finished, Note, Report, Stopped
 from tickgp.training.checkpoint import reached
 from tickgp.training.config import DataConfig
@@ -38,6 +40,15 @@ def tiny_cells(*, max_steps: int = 5, **network) -> list[Cell]:
     )
     cells = [Cell(name, each) for name, each in zip(NAMES, settings, strict=False)]
     return [*cells, Cell("mnist/again", tick, start_from="mnist/tick")]
+
+
+def write(results: Path, name: str, content: dict, scale: Scale = "paper") -> None:
+    """A result of a planned run, made with today's settings where `content` does not say others."""
+    (cell,) = (cell for cell in cells_of([*EXPERIMENTS], scale) if cell.name == name)
+    path = result_path(results, scale, name)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    said = {"scale": scale, "settings": all_settings(scale, cell), "metrics": {}}
+    path.write_text(json.dumps({**said, **content}))
 
 
 def plan(cells: list[Cell], put=setattr) -> list[Cell]:

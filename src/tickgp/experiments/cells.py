@@ -19,7 +19,6 @@ DROPOUT_RATES = (0.25, 0.5, 0.75)
 ENSEMBLE_SEEDS = (0, 1, 2, 3, 4)
 SEEDS = (0, 1, 2)
 """Of table 1's GPs on MNIST."""
-INSENSITIVITY_IMAGES = 5000
 LENGTHSCALES = (1, 2, 4, 8, 16, 32, 64)
 """Of the location kernel, in pixels, where it is not learned."""
 SAMPLES = (100, 5)
@@ -109,7 +108,7 @@ def insensitivity(dataset: str, model: Kernel, scale: Scale, *, lengthscale: int
         config = _shallow(dataset, model, scale)
         settings, data, training = config.model, config.data, config.training
     else:
-        data = DataConfig(dataset, train_images=INSENSITIVITY_IMAGES)
+        data = DataConfig(dataset, train_images=5000)
         settings = ModelConfig(model, num_inducing=200, stride=2, initialiser="kmeans", variance=100.0)
         training = TrainingConfig(max_steps=2000, batch_size=64, report_every=500)
     if lengthscale is not None:

@@ -12,7 +12,7 @@ from jaxtyping import Float, Int
 
 from tickgp.data.contents import Split
 from tickgp.evaluation.metrics import nll
-from tickgp.experiments.cells import SAMPLES, Kernel, Scale, two_against_seven
+from tickgp.experiments.cells import Kernel, Scale, two_against_seven
 from tickgp.experiments.drawn import figures_folder, note_drawn
 from tickgp.experiments.figures.dropout import Curve, dropout_figure
 from tickgp.experiments.figures.full_covariance import SwitchedRun, full_covariance_figure
@@ -27,7 +27,7 @@ from tickgp.experiments.predictions import other_data, read_predictions
 from tickgp.experiments.reproduce import Places
 from tickgp.experiments.run_cnn import load_cnn_data
 from tickgp.experiments.side_tables import step_ms
-from tickgp.experiments.tables import DATASETS, Book
+from tickgp.experiments.tables import DATASETS, MANY, Book
 from tickgp.runs.folder import load_data
 from tickgp.runs.model_file import load_model
 
@@ -108,7 +108,7 @@ def _sweep(book: Book, dataset: str) -> Sweep | None:
         model, location = result["settings"]["model"], result["learned"]
         group = conv if location is None else learned if model["learn_location"] else fixed
         lengthscale = np.inf if location is None else location["lengthscale"]
-        nll = result["metrics"]["test"][str(max(SAMPLES))]["test"]["nll"]
+        nll = result["metrics"]["test"][MANY]["test"]["nll"]
         group.append(Fitted(lengthscale, -result["elbo"] / result["train_images"], nll))
     return Sweep(DATASETS[dataset], fixed, learned, conv)
 

@@ -6,52 +6,57 @@ import os
 from dataclasses import asdict
 from itertools import groupby
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
-from tickgp.experiments.cells import INSENSITIVITY_IMAGES, Scale, cnn
+from tickgp.experiments.cells import Scale, cnn
+from tickgp.experiments.cost import cost_table, progress
 from tickgp.experiments.drawn import figures_folder, is_current
-from tickgp.experiments.results import home
+from tickgp.experiments.location_tables import insensitivity_table, learned_locations, two_against_seven_table
 from tickgp.experiments.side_tables import (
     about_cnns,
     calibration_table,
     catching_up_table,
+    cnn_seeds_table,
     hits_table,
-    insensitivity_table,
-    learned_locations,
     pretrained_table,
     sampler_table,
     seeds_table,
     strangers_table,
     training_table,
 )
+from tickgp.experiments.standing import counts_table, standing_table
 from tickgp.experiments.tables import Book, depth_baselines, table1, table2, table3
 
 HEAD = """# Results
 
-Made by `tickgp reproduce` from the files under `results/`: do not edit. In each cell stands our number, its 95 %
-interval over the test images (errors: exact binomial; the rest: bootstrap), and in square brackets the paper's
-(Dutordoir et al., AISTATS 2020), with its digits. A cell without a number of ours is of a run still to be made, or has
-none: a CNN has no ELBO. Errors in per cent, NLL in nats per image. Predictions of GPs are averaged over S = 5 draws, as
-in the paper, and in the line below over 100; all images share the draws, whose chance is not in the intervals. What the
-paper leaves open, and what is done here: [docs/experiments.md](docs/experiments.md). What the numbers say about the
-paper's claims: [docs/findings.md](docs/findings.md).
+Made by `tickgp reproduce` from the files under `results/`: do not edit. A cell holds our number, its 95 % interval over
+the test images (errors: exact binomial; the rest: bootstrap), and in square brackets the paper's number (Dutordoir et
+al., AISTATS 2020) as it is printed there. An empty cell is a run not yet made, or a quantity that does not exist: a CNN
+has no ELBO. Errors are in per cent, NLL in nats per image. Lower is better.
+
+GPs predict from S = 5 draws, as in the paper; the row below has S = 100. All images share the draws, and the chance in
+them is not in the intervals.
+
+What the paper leaves open, and what is done here: [docs/experiments.md](docs/experiments.md). What the numbers say
+about the paper's claims: [docs/findings.md](docs/findings.md).
 """
 SCALES: dict[Scale, str] = {
-    "paper": "## The paper's settings",
     "fast": "## Our settings (`--scale fast`)",
+    "paper": "## The paper's settings (`--scale paper`)",
     "smoke": "## Smoke runs (`--scale smoke`): tiny models on a few images, only to show that every command works",
 }
+STANDING = """By how much our numbers differ from the paper's. Bold: no number that rounds to the paper's lies in our
+95 % interval. ELBOs have no interval. The paper's predictions have S = 5."""
 SAMPLED = """The model of two layers before, and after further training with each way to draw its hidden layer: every
 patch on its own (marginal), all jointly (full), jointly through u (correlated). ELBOs of different ways are not to be
 compared: with marginal samples it is a bound of no model. Predictions: S = 100."""
 BOUNDS = """ELBOs have no interval. Those of two and three layers are made of marginal samples, and so bounds of no
-model: see "The price of joint samples"."""
+model."""
 HITS = """NLL = e · NLL of misses + (1 − e) · NLL of hits, with the error e: what of table 1's NLL comes from images
 that a model classifies correctly. In brackets what follows from the paper's numbers. Predictions of GPs: S = 5."""
 TRAINING = """Of the training images on which a run measures itself, 2,000 at most, at its end; GPs: S = 100. In
-brackets the paper's NLL, by its caption of the test images: [docs/findings.md](docs/findings.md) says why they stand
-side by side."""
+brackets the paper's NLL, by its caption of the test images: [docs/claims.md](docs/claims.md#the-nll-of-table-1) says
+why they stand side by side."""
 CALIBRATED = """Expected calibration error: how far confidence and accuracy are apart, averaged over 15 bins of
 confidence. Chance alone makes it larger than 0, and resampling gives no interval of it. Predictions of GPs: S = 100.
 Not in the paper."""
@@ -60,30 +65,61 @@ images. The step at which the error and the NLL of {watched_images:,} test image
 higher than the paper's, in brackets: the median over seeds, the least and the greatest."""
 SEEDED = """Mean ± standard deviation over seeds, each of all randomness of a run, and each number. The first
 seed is that of tables 1 and 3. Predictions: S = 100."""
+CNNS_SEEDED = """Table 1's CNN at the paper's dropout rate, with dropout at test: mean ± standard deviation over seeds,
+and each number. The first seed is that of tables 1 and 3."""
+TWO_AGAINST_SEVEN = """The models behind the figure of patch responses. Predictions: S = 100."""
 LEARNED = """The location kernel of each TICK-GP's last layer after training: its lengthscale, the width of the image
 that this layer sees, and how often a draw of the location process is expected to cross zero on the way from the
 leftmost patch to the rightmost. An invariant response would never cross it."""
-INSENSITIVE = """A smaller GP, 200 patches that stand two pixels apart, for {images:,} training images: with the
-lengthscale of the location kernel fixed, and learned from a start at 3 pixels. If the ELBO can choose it, the learned
-one should be near the fixed one with the best ELBO, and that should have about the best NLL. Mean ± standard deviation
-over seeds, and each number. Predictions: S = 100. Not in the paper."""
+INSENSITIVE = """Smaller GPs (200 patches, two pixels apart) for 5,000 training images, with the lengthscale of the
+location kernel fixed, or learned from a start at 3 pixels. If the ELBO can choose it, the learned one is near the fixed
+one with the best ELBO, and that has about the best NLL. Mean ± standard deviation over seeds, and each number.
+Predictions: S = 100. Not in the paper."""
 INCLUDED = """`tickgp predict mnist-tick IMAGE` needs no training: a small TICK-GP, trained on nine tenths of MNIST's
 training images; the rest set when it decides alone. S is that of the other tables; what users get has S = 6,400."""
 STRANGERS = """What the model that comes with the library hands over to a person: images that it is not sure of, and
 those that are further from its training images than all but one in a hundred held-out ones. And how well entropy,
 mutual information, the variance of the latent functions and this distance tell other images from MNIST's test images:
 AUROC is 1 if always, 0.5 if by chance. Predictions: S = 6,400. Not in the paper."""
+COST = """Minutes of training; of runs that shared a GPU each is counted in full. The paper trained its models of one
+layer on a GeForce GTX 1070 "until they converge", and its experiment with joint samples took roughly 10 days."""
 FIGURES = {
-    "invariance": "Why invariance is unrealistic: a like stroke in a 2 and in a 7",
-    "patch-response": "2 against 7: five samples of the patch response, as deviations from its mean; outlined: beyond "
-    "a third of the range",
-    "misclassified-mnist": "Misclassified images of MNIST, the CNN without dropout at test",
-    "misclassified-semeion": "Misclassified images of Semeion, the CNN without dropout at test",
-    "dropout": "Train and test NLL on MNIST, with a dropout rate of p",
-    "traces": "Error against time on MNIST, one to three layers, on a shared GPU",
-    "insensitivity": "ELBO and test NLL of TICK-GPs for 5,000 images against the lengthscale of the location kernel",
-    "full-covariance": "Further training of two layers on MNIST with other samples of the hidden layer",
+    "invariance": ("Why invariance is unrealistic", "A similar stroke in a 2 and in a 7, at different heights."),
+    "patch-response": (
+        "Samples of the patch response, 2 against 7",
+        "Five samples each, as deviations from the posterior mean; outlined where they are beyond a third of the "
+        "range. The response shares its scale with the weights, so shades can be compared within a model, not between "
+        "the two.",
+    ),
+    "misclassified-mnist": (
+        "Misclassified images of MNIST",
+        "Drawn at random from those that all three models get wrong. The CNN is without dropout at test, and so surer "
+        "than the B-CNN of table 1. GPs: S = 100.",
+    ),
+    "misclassified-semeion": (
+        "Misclassified images of Semeion",
+        "Drawn at random from those that all three models get wrong, which were trained on MNIST. The CNN is without "
+        "dropout at test. GPs: S = 100.",
+    ),
+    "dropout": (
+        "Train and test NLL on MNIST",
+        "TICK-GP, and B-CNNs with a dropout rate of p. The TICK-GP ends earlier because it takes fewer steps.",
+    ),
+    "traces": (
+        "Error against time on MNIST, one to three layers",
+        "Three layers start from two that are trained, and are drawn after these. Runs shared a GPU, so times are "
+        "upper bounds.",
+    ),
+    "insensitivity": (
+        "Fixed and learned translation insensitivity",
+        "ELBO and NLL of small TICK-GPs against the lengthscale of their location kernel: a mark for each seed.",
+    ),
+    "full-covariance": (
+        "Further training of two layers on MNIST",
+        "With each way to draw the hidden layer, from the same trained model.",
+    ),
 }
+"""Title and caption of each picture."""
 
 
 def is_page(path: Path) -> bool:
@@ -98,71 +134,53 @@ def results_page(results: Path, page: Path) -> str:
 
 
 def _scale(book: Book, page: Path) -> str:
-    sections = {
-        "Table 1": f"{table1(book)}\n\n{about_cnns(book)}",
-        "Table 1, correctly classified images": f"{HITS}\n\n{hits_table(book)}",
-        "Table 1, training images": f"{TRAINING}\n\n{training_table(book)}",
-        "Table 1, calibration": f"{CALIBRATED}\n\n{calibration_table(book)}",
-        "Table 2": f"{BOUNDS}\n\n{table2(book)}",
-        "Table 3": table3(book),
-        "Depth baselines": depth_baselines(book),
-        "The price of joint samples": f"{SAMPLED}\n\n{sampler_table(book)}",
+    parts: dict[str, tuple[str, str]] = {
+        "Beside the paper's numbers": (STANDING, _paragraphs(counts_table(book), standing_table(book))),
+        "Table 1": ("", _paragraphs(table1(book), about_cnns(book))),
+        "Table 1, correctly classified images": (HITS, hits_table(book)),
+        "Table 1, training images": (TRAINING, training_table(book)),
+        "Table 1, calibration": (CALIBRATED, calibration_table(book)),
+        "Table 2": (BOUNDS, table2(book)),
+        "Table 3": ("", table3(book)),
+        "Depth baselines": ("", depth_baselines(book)),
+        "The price of joint samples": (SAMPLED, sampler_table(book)),
+        "2 against 7": (TWO_AGAINST_SEVEN, two_against_seven_table(book)),
+        "How long CNNs are trained": (_catching_up(book), catching_up_table(book)),
+        "MNIST with other seeds": (SEEDED, seeds_table(book)),
+        "CNNs with other seeds": (CNNS_SEEDED, cnn_seeds_table(book)),
+        "Learned translation insensitivity": (LEARNED, learned_locations(book)),
+        "Fixed and learned translation insensitivity": (INSENSITIVE, insensitivity_table(book)),
+        "The model that comes with the library": (INCLUDED, pretrained_table(book)),
+        "Images of another kind": (STRANGERS, strangers_table(book)),
+        "Cost": (COST, cost_table(book)),
     }
-    if steps := catching_up_table(book):
-        sections["How long CNNs are trained"] = (
-            f"{CATCHING_UP.format(**asdict(cnn('mnist', book.scale).settings))}\n\n{steps}"
-        )
-    if seeds := seeds_table(book):
-        sections["MNIST with other seeds"] = f"{SEEDED}\n\n{seeds}"
-    if learned := learned_locations(book):
-        sections["Learned translation insensitivity"] = f"{LEARNED}\n\n{learned}"
-    if swept := insensitivity_table(book):
-        sections["Fixed and learned translation insensitivity"] = (
-            f"{INSENSITIVE.format(images=INSENSITIVITY_IMAGES)}\n\n{swept}"
-        )
-    if included := pretrained_table(book):
-        sections["The model that comes with the library"] = f"{INCLUDED}\n\n{included}"
-    if strangers := strangers_table(book):
-        sections["Images of another kind"] = f"{STRANGERS}\n\n{strangers}"
-    tables = "\n\n".join(f"### {title}\n\n{table}" for title, table in sections.items())
-    figures = "".join(_figure(book, name, page) for name in FIGURES if is_current(book, name))
-    return f"{SCALES[book.scale]}\n\n{tables}\n\n{figures}{_made_with(book)}"
+    sections = [_paragraphs(f"### {title}", about, table) for title, (about, table) in parts.items() if table]
+    figures = [_figure(book, name, page) for name in FIGURES if is_current(book, name)]
+    return _paragraphs(SCALES[book.scale], progress(book), *sections, *figures) + "\n"
+
+
+def _paragraphs(*texts: str) -> str:
+    return "\n\n".join(text for text in texts if text)
+
+
+def _catching_up(book: Book) -> str:
+    return CATCHING_UP.format(**asdict(cnn("mnist", book.scale).settings))
 
 
 def _figure(book: Book, name: str, page: Path) -> str:
     """A picture, and links to those with the complete set."""
     address = quote(Path(os.path.relpath(figures_folder(book) / name, page.parent)).as_posix())
-    picture = f"### {FIGURES[name]}\n\n![{FIGURES[name]}]({address}.png)\n\n"
+    title, caption = FIGURES[name]
+    picture = _paragraphs(f"### {title}", caption, f"![{title}]({address}.png)")
     pages = sorted(_numbered(path, name) for path in figures_folder(book).glob(f"{name}-all-*-*.png"))
     links = [
         f"{model} " + ", ".join(f"[{number}]({address}-all-{model}-{number}.png)" for _, number in numbers)
         for model, numbers in groupby(pages, key=lambda page: page[0])
     ]
-    return f"{picture}All of them, page by page: {'; '.join(links)}.\n\n" if links else picture
+    return _paragraphs(picture, f"All of them, page by page: {'; '.join(links)}." if links else "")
 
 
 def _numbered(path: Path, name: str) -> tuple[str, int]:
     """Model and number of a page."""
     model, _, number = path.stem.removeprefix(f"{name}-all-").rpartition("-")
     return model, int(number)
-
-
-def _made_with(book: Book) -> str:
-    own = [name for name in book.cells if home(book.scale, name) == book.scale]
-    done = [result for name in own if (result := book.run(name)) is not None]
-    trained = sorted((result for result in done if result["seconds"]), key=_machine)  # not the mean of others
-    machines = "; ".join(_share(machine, list(results)) for machine, results in groupby(trained, key=_machine))
-    shared = "" if len(own) == len(book.cells) else " CNNs are those of the paper's settings."
-    counted = "" if not trained else " Minutes of runs that shared a machine are counted in full for each."
-    return f"{len(done)} of {len(own)} runs are done{': ' if machines else ''}{machines}.{counted}{shared}\n"
-
-
-def _share(machine: str, results: list[dict[str, Any]]) -> str:
-    minutes = sum(result["seconds"] for result in results) / 60
-    return f"{len(results)} trained on {machine}, {minutes:.0f} minutes"
-
-
-def _machine(result: dict[str, Any]) -> str:
-    machine = result["machine"]
-    device = f"{machine['cores']} CPU cores" if machine["device"] == "cpu" else machine["device"]
-    return f"{device} (Python {machine['python']}, jax {machine['libraries']['jax']})"

@@ -11,67 +11,31 @@ from tickgp.experiments.cells import (
     DROPOUT_RATES,
     ENSEMBLE_SEEDS,
     PRETRAINED,
-    SAMPLES,
     SEEDS,
     CnnConfig,
     cnn,
     growing_cnn,
     shallow,
 )
-from tickgp.experiments.plan import EXPERIMENTS, KERNELS, SAMPLERS, SHALLOW, SWEPT, swept
+from tickgp.experiments.plan import KERNELS, SAMPLERS, SHALLOW
 from tickgp.experiments.results import home
 from tickgp.experiments.tables import (
     DATASETS,
+    FEW,
     METRICS,
     NEGATIVE_ELBO,
     Book,
     beside,
     cell,
-    gp_cell,
+    error_and_nll,
+    few_and_many,
+    gp_cells,
     markdown,
     negative_elbo,
+    spread,
 )
 from tickgp.gp.predict import DOUBTS
 from tickgp.runs.folder import read_json
-
-
-def learned_locations(book: Book) -> str:
-    """The location kernel that each TICK-GP of the paper's tables has learned; empty if there is none yet."""
-    others = {cell.name for cell in EXPERIMENTS["insensitivity"].cells(book.scale)}
-    names = [name for name in book.cells if name not in others]
-    found = {name: result for name in names if (result := book.run(name)) and result.get("learned")}
-    heads = ["run", "location kernel", "lengthscale (pixels)", "width of its image (pixels)", "zero crossings"]
-    rows = [
-        [name, result["settings"]["model"]["location"], *_learned(result["learned"])] for name, result in found.items()
-    ]
-    return markdown(heads, rows) if rows else ""
-
-
-def _learned(learned: dict[str, float]) -> list[str]:
-    return [
-        f"{learned['lengthscale']:.2f}",
-        f"{learned['width']:.0f}",
-        f"{learned['zero_crossings']:.2f}",
-    ]
-
-
-def insensitivity_table(book: Book) -> str:
-    """ELBO, error and NLL with fixed and learned lengthscales of the location kernel; a table for each dataset."""
-    return "\n\n".join(filter(None, (_swept_table(book, dataset) for dataset in SWEPT)))
-
-
-def _swept_table(book: Book, dataset: str) -> str:
-    """Empty until all runs are there."""
-    rows = []
-    for title, cells in swept(dataset, book.scale).items():
-        runs = [run for cell in cells if (run := book.run(cell.name)) is not None]
-        if len(runs) < len(cells):
-            return ""
-        learned = [run["learned"]["lengthscale"] for run in runs] if title == "TICK, learned" else []
-        elbo = _spread([-run["elbo"] / 1000 for run in runs], 3)
-        rows.append([title, _spread(learned, 2) if learned else "", elbo, *_over_seeds(runs, "test")])
-    heads = [DATASETS[dataset], "lengthscale learned", NEGATIVE_ELBO, METRICS["top1_error"], METRICS["nll"]]
-    return markdown(heads, rows) if rows else ""
 
 
 def pretrained_table(book: Book) -> str:
@@ -79,10 +43,9 @@ def pretrained_table(book: Book) -> str:
     if PRETRAINED not in book.cells or book.run(PRETRAINED) is None:
         return ""
     heads = ["", "MNIST", "Semeion"]
-    rows = [
-        [title, *(gp_cell(book, PRETRAINED, metric, on=on) for on in ("test", "semeion"))]
-        for metric, title in METRICS.items()
-    ]
+    rows = []
+    for metric, words in METRICS.items():
+        rows += few_and_many([words], [gp_cells(book, PRETRAINED, metric, on=on) for on in ("test", "semeion")])
     return markdown(heads, rows)
 
 
@@ -163,7 +126,7 @@ def hits_table(book: Book) -> str:
     """The NLL of the images that table 1's models get right; the paper's follows from three of its numbers."""
     rows = []
     for dataset, title in DATASETS.items():
-        ours = {name: book.scores(f"{dataset}/{name}", str(min(SAMPLES))) for name in ("se", "conv", "tick")}
+        ours = {name: book.scores(f"{dataset}/{name}", FEW) for name in ("se", "conv", "tick")}
         ours["bcnn"] = book.chosen_cnn(dataset, "dropout")
         theirs = {name: {metric: float(n) for metric, n in paper.TABLE1[dataset][name].items()} for name in ours}
         theirs = {name: numbers | {"top1_error": numbers["top1_error"] / 100} for name, numbers in theirs.items()}
@@ -203,22 +166,21 @@ def seeds_table(book: Book) -> str:
         runs = [book.run(shallow("mnist", model, book.scale, seed=seed).name) for seed in SEEDS]
         found = [run for run in runs if run is not None]
         if len(found) > 1:
-            scores = [_over_seeds(found, on) for on in ("test", "semeion")]
-            rows.append([title, *scores[0], *scores[1], _spread([-run["elbo"] / 1000 for run in found], 3)])
+            scores = [error_and_nll(found, on) for on in ("test", "semeion")]
+            rows.append([title, *scores[0], *scores[1], spread([-run["elbo"] / 1000 for run in found], 3)])
     return markdown(heads, rows) if rows else ""
 
 
-def _over_seeds(runs: list[dict[str, Any]], on: str) -> tuple[str, str]:
-    """Error and NLL."""
-    metrics = [run["metrics"][on][str(max(SAMPLES))]["test"] for run in runs]
-    error, nll = ([some[name] for some in metrics] for name in ("top1_error", "nll"))
-    return _spread([100 * value for value in error], 2), _spread(nll, 3)
-
-
-def _spread(values: list[float], digits: int) -> str:
-    """Mean and standard deviation, and each value."""
-    shown = ", ".join(f"{value:.{digits}f}" for value in values)
-    return f"{np.mean(values):.{digits}f} ± {np.std(values, ddof=1):.{digits}f} <sub>{shown}</sub>"
+def cnn_seeds_table(book: Book) -> str:
+    """The dropout CNN of table 1 at the paper's rate with each seed; empty until one of them has two."""
+    kinds = [*((title, name, "test") for name, title in DATASETS.items()), ("MNIST, on Semeion", "mnist", "semeion")]
+    rows = []
+    for title, dataset, on in kinds:
+        runs = [book.run(cnn(dataset, book.scale, seed=seed).name) for seed in ENSEMBLE_SEEDS]
+        found = [run for run in runs if run is not None]
+        if len(found) > 1:
+            rows.append([title, *error_and_nll(found, on, "dropout")])
+    return markdown(["B-CNN, rate 0.5", METRICS["top1_error"], METRICS["nll"]], rows) if rows else ""
 
 
 def calibration_table(book: Book) -> str:
@@ -233,7 +195,7 @@ def calibration_table(book: Book) -> str:
 
 
 def sampler_table(book: Book) -> str:
-    """Two layers before, and after further training with each sampler of the hidden layer: price and gain."""
+    """Two layers before, and after further training with each sampler: price and gain; empty without such runs."""
     heads = ["two layers, MNIST", "ms per step", METRICS["top1_error"], METRICS["nll"], NEGATIVE_ELBO]
     rows = []
     for kernel, title in zip(KERNELS, ("Conv", "TICK"), strict=True):
@@ -242,7 +204,8 @@ def sampler_table(book: Book) -> str:
         for how in SAMPLERS:
             name = f"{before}-{how}"
             rows.append([f"{title}, then {how}", _price(book, name), *_gain(book, name)])
-    return markdown(heads, rows)
+    names = [f"mnist/deep-{kernel}-2-{how}" for kernel in KERNELS for how in SAMPLERS]
+    return markdown(heads, rows) if any(book.run(name) for name in names) else ""
 
 
 def _price(book: Book, name: str) -> str:

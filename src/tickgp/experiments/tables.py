@@ -21,6 +21,8 @@ METRICS = {
     "nll_misses": "NLL of misses",
 }
 NEGATIVE_ELBO = "− ELBO (×10³)"
+FEW, MANY = str(min(SAMPLES)), str(max(SAMPLES))
+"""Draws behind a prediction, by which a GP's scores are called."""
 Scores = dict[str, Any] | None
 """Metrics and their intervals; None if there is no such run yet."""
 DATASETS = {"mnist": "MNIST", "fashion-mnist": "Fashion-MNIST", "cifar10-grey": "grey CIFAR-10"}
@@ -43,7 +45,7 @@ class Book:
             self._read[name] = result if result is not None and result["scale"] == home(self.scale, name) else None
         return self._read[name]
 
-    def scores(self, name: str, way: str = str(max(SAMPLES)), *, on: str = "test") -> Scores:
+    def scores(self, name: str, way: str = MANY, *, on: str = "test") -> Scores:
         """Of one kind of prediction of a run.
 
         A GP's `100` or `5` draws; a CNN's `dropout` at test, `deterministic`, or with a `temperature`; an `ensemble`.
@@ -75,15 +77,11 @@ def _table1_part(book: Book, dataset: str, title: str) -> str:
         "CNN, temperature": book.chosen_cnn(dataset, "temperature"),
         "5 CNNs": book.scores(f"{dataset}/ensemble", "ensemble"),
     }
-    rows = [
-        [
-            words,
-            *(gp_cell(book, f"{dataset}/{name}", metric, theirs[name][metric]) for name in models),
-            cell(book.chosen_cnn(dataset, "dropout"), metric, theirs["bcnn"][metric]),
-            *(cell(scores, metric) for scores in more.values()),
-        ]
-        for metric, words in METRICS.items()
-    ]
+    rows = []
+    for metric, words in METRICS.items():
+        gps = [gp_cells(book, f"{dataset}/{name}", metric, theirs[name][metric]) for name in models]
+        bcnn = cell(book.chosen_cnn(dataset, "dropout"), metric, theirs["bcnn"][metric])
+        rows += few_and_many([words], gps, [bcnn, *(cell(scores, metric) for scores in more.values())])
     elbos = [negative_elbo(book.run(f"{dataset}/{name}")) for name in models]
     return markdown(
         [title, "SE", "Conv", "TICK", "B-CNN", *more], [*rows, [NEGATIVE_ELBO, *elbos, *[""] * (1 + len(more))]]
@@ -95,21 +93,15 @@ def table2(book: Book) -> str:
     heads = ["depth", "metric", "MNIST Conv", "MNIST TICK", "CIFAR-10 Conv", "CIFAR-10 TICK"]
     rows = []
     for depth in (1, 2, 3):
-        for metric, words in {
-            "top1_error": METRICS["top1_error"],
-            "nll": "NLL",
-            "negative_elbo": NEGATIVE_ELBO,
-        }.items():
-            cells = [_table2_cell(book, dataset, kernel, depth, metric) for dataset, kernel in kernels]
-            rows.append([str(depth), words, *cells])
+        runs = [
+            (f"{dataset}/deep-{kernel}-{depth}", paper.TABLE2[dataset][kernel][depth]) for dataset, kernel in kernels
+        ]
+        for metric in ("top1_error", "nll"):
+            cells = [gp_cells(book, name, metric, theirs[metric]) for name, theirs in runs]
+            rows += few_and_many([str(depth), METRICS[metric]], cells)
+        elbos = [beside(negative_elbo(book.run(name)), theirs["negative_elbo"]) for name, theirs in runs]
+        rows.append([str(depth), NEGATIVE_ELBO, *elbos])
     return markdown(heads, rows)
-
-
-def _table2_cell(book: Book, dataset: str, kernel: str, depth: int, metric: str) -> str:
-    name, theirs = f"{dataset}/deep-{kernel}-{depth}", paper.TABLE2[dataset][kernel][depth][metric]
-    if metric != "negative_elbo":
-        return gp_cell(book, name, metric, theirs)
-    return beside(negative_elbo(book.run(name)), theirs)
 
 
 def negative_elbo(result: dict[str, Any] | None) -> str:
@@ -125,17 +117,14 @@ def table3(book: Book) -> str:
         "CNN, temperature": (book.chosen_cnn("mnist", "temperature", on="semeion"), None),
         "5 CNNs": (book.scores("mnist/ensemble", "ensemble", on="semeion"), None),
     }
-    rows = [
-        [
-            words,
-            *(
-                gp_cell(book, f"mnist/{kernel}", metric, paper.TABLE3[kernel][metric], on="semeion")
-                for kernel in ("conv", "tick")
-            ),
-            *(cell(ours, metric, paper.TABLE3[name][metric] if name else None) for ours, name in columns.values()),
+    rows = []
+    for metric, words in METRICS.items():
+        gps = [
+            gp_cells(book, f"mnist/{kernel}", metric, paper.TABLE3[kernel][metric], on="semeion")
+            for kernel in ("conv", "tick")
         ]
-        for metric, words in METRICS.items()
-    ]
+        cnns = [cell(ours, metric, paper.TABLE3[name][metric] if name else None) for ours, name in columns.values()]
+        rows += few_and_many([words], gps, cnns)
     return markdown(["trained on MNIST, tested on Semeion", "Conv", "TICK", *columns], rows)
 
 
@@ -151,24 +140,25 @@ def depth_baselines(book: Book) -> str:
         ]
         for depth, theirs in paper.GROWING_CNN.items()
     ]
-    rows += [
-        [
-            f"deep SE-GP, 2 layers, {title}",
-            *(
-                gp_cell(book, f"{dataset}/deep-se", metric, paper.DEEP_SE[dataset].get(metric))
-                for metric in ("top1_error", "nll")
-            ),
-            negative_elbo(book.run(f"{dataset}/deep-se")),
-        ]
-        for dataset, title in {"mnist": "MNIST", "cifar10": "CIFAR-10"}.items()
-    ]
+    for dataset, title in {"mnist": "MNIST", "cifar10": "CIFAR-10"}.items():
+        name, theirs = f"{dataset}/deep-se", paper.DEEP_SE[dataset]
+        cells = [gp_cells(book, name, metric, theirs.get(metric)) for metric in ("top1_error", "nll")]
+        rows += few_and_many([f"deep SE-GP, 2 layers, {title}"], cells, [negative_elbo(book.run(name))])
     return markdown(["model", METRICS["top1_error"], METRICS["nll"], NEGATIVE_ELBO], rows)
 
 
-def gp_cell(book: Book, name: str, metric: str, theirs: str | None = None, *, on: str = "test") -> str:
-    """A GP's number from S = 5 draws, as in the paper, beside the paper's; below it ours from 100."""
-    five, many = (cell(book.scores(name, str(S), on=on), metric) for S in sorted(SAMPLES))
-    return beside(five, theirs) + (f"<br>S = {max(SAMPLES)}: {many}" if many else "")
+def gp_cells(book: Book, name: str, metric: str, theirs: str | None = None, *, on: str = "test") -> tuple[str, str]:
+    """A GP's number from S = 5 draws beside the paper's, which has as many; and ours from 100."""
+    few, many = (cell(book.scores(name, S, on=on), metric) for S in (FEW, MANY))
+    return beside(few, theirs), many
+
+
+def few_and_many(heads: list[str], gps: list[tuple[str, str]], others: Iterable[str] = ()) -> list[list[str]]:
+    """A row of GPs with few draws and of other models, and one of the GPs with many draws, if there are any."""
+    few, many = (list(cells) for cells in zip(*gps, strict=True))
+    others = list(others)
+    first = [*heads, *few, *others]
+    return [first, [*heads[:-1], f"… S = {MANY}", *many, *[""] * len(others)]] if any(many) else [first]
 
 
 def cell(scores: Scores, metric: str, theirs: str | None = None) -> str:
@@ -197,3 +187,16 @@ def markdown(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
     line: Callable[[Iterable[str]], str] = lambda cells: "| " + " | ".join(cells) + " |"
     heads = list(heads)
     return "\n".join([line(heads), line("---" for _ in heads), *map(line, rows)])
+
+
+def error_and_nll(runs: list[dict[str, Any]], on: str = "test", way: str = MANY) -> tuple[str, str]:
+    """Of runs that differ in their seeds."""
+    metrics = [run["metrics"][on][way]["test"] for run in runs]
+    error, nll = ([some[name] for some in metrics] for name in ("top1_error", "nll"))
+    return spread([100 * value for value in error], 2), spread(nll, 3)
+
+
+def spread(values: list[float], digits: int) -> str:
+    """Mean and standard deviation, and each value."""
+    shown = ", ".join(f"{value:.{digits}f}" for value in values)
+    return f"{np.mean(values):.{digits}f} ± {np.std(values, ddof=1):.{digits}f} <sub>{shown}</sub>"

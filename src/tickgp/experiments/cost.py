@@ -1,0 +1,52 @@
+"""What has been run, what is left, and how long it took."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from typing import Any
+
+from tickgp.experiments.plan import EXPERIMENTS
+from tickgp.experiments.results import home
+from tickgp.experiments.tables import Book, markdown
+from tickgp.training.config import Config
+
+
+def progress(book: Book) -> str:
+    """How many runs are done, and the names of those that are not."""
+    own = _own(book)
+    left = [name for name in own if book.run(name) is None]
+    shared = "" if len(own) == len(book.cells) else " CNNs are those of the paper's settings."
+    missing = f" Still to be made: {', '.join(f'`{name}`' for name in left)}." if left else ""
+    return f"{len(own) - len(left)} of {len(own)} runs are done.{shared}{missing}"
+
+
+def cost_table(book: Book) -> str:
+    """Minutes of training by experiment and machine, a run that serves several counted once; empty without runs."""
+    counted, rows = set[str](), []
+    for experiment in EXPERIMENTS.values():
+        names = [cell.name for cell in experiment.cells(book.scale) if cell.name in _own(book)]
+        new = [name for name in names if name not in counted]
+        counted |= {*new}
+        for is_gp, kind in ((True, "GPs"), (False, "CNNs")):
+            some = [name for name in new if isinstance(book.cells[name].settings, Config) == is_gp]
+            rows += [[f"{kind}: {experiment.about}", *cost] for cost in _costs(book, some)]
+    return markdown(["", "runs", "minutes", "machine"], rows) if rows else ""
+
+
+def _costs(book: Book, names: list[str]) -> list[list[str]]:
+    """Of the runs that are done and were trained, by machine."""
+    found = [result for name in names if (result := book.run(name)) is not None and result["seconds"]]
+    by_machine = groupby(sorted(found, key=_machine), key=_machine)
+    groups = {machine: [result["seconds"] for result in results] for machine, results in by_machine}
+    return [[str(len(seconds)), f"{sum(seconds) / 60:.0f}", machine] for machine, seconds in groups.items()]
+
+
+def _own(book: Book) -> list[str]:
+    """Runs that are kept under this scale."""
+    return [name for name in book.cells if home(book.scale, name) == book.scale]
+
+
+def _machine(result: dict[str, Any]) -> str:
+    machine = result["machine"]
+    device = f"{machine['cores']} CPU cores" if machine["device"] == "cpu" else machine["device"]
+    return f"{device} (Python {machine['python']}, jax {machine['libraries']['jax']})"
