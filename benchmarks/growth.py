@@ -83,9 +83,9 @@ def measure_points(rows: dict[int, Row], device: Device, *, repeats: int = 5) ->
 
 
 def exponents(measured: list[dict[str, Any]]) -> dict[str, dict[str, float]]:
-    """For each quantity x the exponents a of time ∝ xᵃ and of memory ∝ xᵃ."""
+    """For each quantity x the exponents a of time ∝ xᵃ and of memory ∝ xᵃ; depth has none: layers are added up."""
     found: dict[str, dict[str, float]] = {}
-    for quantity in dict.fromkeys(point["quantity"] for point in measured):
+    for quantity in dict.fromkeys(point["quantity"] for point in measured if point["quantity"] != "depth"):
         good = [p for p in measured if p["quantity"] == quantity and "median_ms" in p][-FITTED:]
         if len(good) > 1:
             x = [p["value"] for p in good]

@@ -43,7 +43,35 @@ def test_points_change_one_size_at_a_time() -> None:
 
 
 def test_picture_has_a_column_for_each_quantity() -> None:
+    """In the same order whichever was measured first."""
+    for points in (measured(), measured()[-1:] + measured()[:-1]):
+        figure = growth_figure("some machine", points)
+        assert [axes.get_xlabel() for axes in figure.axes] == ["", "", "inducing patches M", "layers"]
+        assert [axes.get_ylabel() for axes in figure.axes] == ["milliseconds per step", "", "peak memory (MB)", ""]
+        assert [axes.get_title() for axes in figure.axes] == ["exponent 2.00", "", "exponent 1.00", ""]
+
+
+def times(quantity: str, values: dict[int, float]) -> list[dict[str, Any]]:
+    return [{"quantity": quantity, "value": x, "median_ms": ms, "peak_bytes": 1} for x, ms in values.items()]
+
+
+@pytest.mark.parametrize(("last", "exponent"), [(16.0, "exponent 2.00"), (18.0, "exponent 2.08"), (21.0, "")])
+def test_only_points_on_a_power_law_have_an_exponent(last: float, exponent: str) -> None:
+    """From 4 to 18 the exponent is 2.17, 0.08 above the fitted one; from 4 to 21 it is 2.39, and 2.20."""
+    axes = growth_figure("some machine", times("B", {1: 9.0, 2: 1.0, 4: 4.0, 8: last})).axes[0]
+    assert axes.get_title() == exponent
+    assert [len(line.get_xdata()) for line in axes.lines] == [4] + [3] * bool(exponent)
+
+
+def test_layers_have_no_exponent() -> None:
+    axes = growth_figure("some machine", times("depth", {1: 1.0, 2: 2.0, 3: 3.0})).axes[0]
+    assert axes.get_title() == ""
+    assert len(axes.lines) == 1
+
+
+def test_picture_says_what_its_lines_and_axes_are() -> None:
     figure = growth_figure("some machine", measured())
-    assert [axes.get_xlabel() for axes in figure.axes] == ["", "", "inducing patches M", "layers"]
-    assert [axes.get_ylabel() for axes in figure.axes] == ["milliseconds per step", "", "peak memory (MB)", ""]
-    assert [axes.get_title() for axes in figure.axes] == ["exponent 2.00", "", "exponent 1.00", ""]
+    measurements, law = (text.get_text() for text in figure.legends[0].get_texts())
+    assert (measurements, law.startswith("power law of the last 3 points")) == ("measured", True)
+    assert figure.get_suptitle() == "some machine: a training step, all axes logarithmic"
+    assert {axes.get_xscale() for axes in figure.axes} | {axes.get_yscale() for axes in figure.axes} == {"log"}

@@ -33,7 +33,7 @@ def test_images_that_conv_gets_wrong_and_tick_right_come_before_larger_gains():
     tick = two_classes([0.49, 0.60, 0.99, 0.90, 0.51], LABELS)
     chosen, said = won_by_tick(conv, tick, LABELS)
     assert chosen.tolist() == [3, 1]
-    assert said.startswith("Conv gets 3 images wrong that TICK gets right")
+    assert said.startswith("2 of the 3 images that Conv gets wrong and TICK right")
 
 
 @pytest.mark.parametrize(("won", "words"), [([1], "Only the first image is"), ([], "No image is")])

@@ -12,6 +12,7 @@ from matplotlib.colors import same_color
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
+from scipy.stats import binom
 
 from tickgp.evaluation.plots import BLUE, GREEN, GREY, INK, ORANGE
 from tickgp.experiments.figures.dropout import Curve, dropout_figure
@@ -48,6 +49,11 @@ def pictures(axes: Axes) -> list[np.ndarray]:
 
 def data_lines(axes: Axes, colour: str) -> list[Line2D]:
     return [line for line in axes.lines if same_color(line.get_color(), colour) and len(line.get_xdata()) > 2]
+
+
+def part_titles(figure: Figure) -> list[str]:
+    """Of the parts that stand below each other, left of a scale."""
+    return [part.get_suptitle() for part in figure.subfigs[0].subfigs]
 
 
 def legend_words(owner: Axes | Figure) -> list[str]:
@@ -137,13 +143,13 @@ def test_all_samples_of_all_models_share_one_symmetric_colour_range():
                 assert axes.images[0].norm is grid[0, 1].images[0].norm
                 assert (axes.images[0].norm.vmin, axes.images[0].norm.vmax) == (-largest, largest)
     assert bar.get_ylim() == (-largest, largest)
-    assert [part.get_suptitle() for part in figure.subfigs[:2]] == ["(a) Conv-GP", "(b) TICK-GP"]
+    assert part_titles(figure) == ["(a) Conv-GP", "(b) TICK-GP"]
 
 
 def test_notes_stand_below_the_names_and_the_images_are_said():
     samples = {name: np.ones((2, 5, 3, 3)) for name in ("Conv-GP", "TICK-GP")}
     figure = drawn(patch_response_figure(np.zeros((2, 5, 5)), samples, {"TICK-GP": "4 pixels"}, "Two images"))
-    assert [part.get_suptitle() for part in figure.subfigs[:2]] == ["(a) Conv-GP\n", "(b) TICK-GP\n4 pixels"]
+    assert part_titles(figure) == ["(a) Conv-GP", "(b) TICK-GP\n4 pixels"]
     assert figure.get_suptitle() == "Two images"
 
 
@@ -224,21 +230,32 @@ def test_no_misclassified_image_is_said():
     assert "TICK-GP misclassifies none of the 40 images." in words(figure)
 
 
+def page_head(figure: Figure) -> str:
+    return figure.legends[0].get_title().get_text()
+
+
 @pytest.mark.parametrize("wrong", [[4], [1, 2, 5, 8], list(range(37))])
 def test_all_misclassified_images_are_shown_surest_first(wrong):
     model = predicted(wrong)
     (figure,) = all_misclassified(model)
     (axes,) = drawn(figure).axes
-    assert "all shown" in figure.get_suptitle()
+    assert "all shown" in page_head(figure)
+    assert legend_words(figure) == ["predicted class", "true class", "other classes"]
     confidence = model.probabilities.max(axis=1)
     order = sorted(wrong, key=lambda i: -confidence[i])
     assert len(axes.images) == len(wrong)
     bars = list(axes.patches)
-    foot = {bars[10 * n].get_y() for n in range(min(16, len(wrong)))}
+    foot = {bars[10 * n].get_y() for n in range(min(10, len(wrong)))}
     assert len(foot) == 1
+    titles, numbers = axes.texts[: len(wrong)], axes.texts[len(wrong) :]
+    assert [number.get_text() for number in numbers] == [*DIGITS] * len(wrong)
+    for bar, number in zip(bars, numbers, strict=True):
+        place, below = number.get_position()
+        assert place == pytest.approx(bar.get_x() + bar.get_width() / 2)
+        assert below == pytest.approx(bar.get_y(), abs=0.05)
     for n, i in enumerate(order):
         np.testing.assert_array_equal(pictures(axes)[n], model.images[i, ..., 0])
-        assert axes.texts[n].get_text() == f"{i % 10}→{(i + 3) % 10}"
+        assert titles[n].get_text() == f"{i % 10}→{(i + 3) % 10}"
         left, right, bottom, _ = axes.images[n].get_extent()
         here = bars[10 * n : 10 * (n + 1)]
         # Heights go up the page, where this axis falls: one image's bars are 0.6 of its own height at most.
@@ -249,7 +266,7 @@ def test_all_misclassified_images_are_shown_surest_first(wrong):
 
 @pytest.mark.slow
 def test_many_misclassified_images_go_on_over_pages():
-    model = predicted(list(range(2 * MOST_ON_A_PAGE + 50)), n=900)
+    model = predicted(list(range(2 * MOST_ON_A_PAGE + 50)), n=500)
     pages = all_misclassified(model)
     shown = [axes.get_array() for page in pages for axes in page.axes[0].images]
     confidence = model.probabilities.max(axis=1)
@@ -257,7 +274,15 @@ def test_many_misclassified_images_go_on_over_pages():
     np.testing.assert_array_equal(shown, model.images[order, ..., 0])
     assert [len(page.axes[0].images) for page in pages] == [MOST_ON_A_PAGE, MOST_ON_A_PAGE, 50]
     for number, page in enumerate(pages, start=1):
-        assert f"850 of 900 images misclassified, surest first; page {number} of 3" in page.get_suptitle()
+        assert f"450 of 500 images misclassified, surest first; page {number} of 3" in page_head(page)
+
+
+def test_bars_of_many_classes_have_no_numbers():
+    model = predicted([2, 3])
+    eleven = np.c_[model.probabilities, np.zeros(40)]
+    (figure,) = all_misclassified(replace(model, probabilities=eleven, class_names=(*DIGITS, "ten")))
+    assert {text.get_text() for text in figure.axes[0].texts} == {"2→5", "3→6"}
+    assert "numbers" not in page_head(figure)
 
 
 def test_colour_images_and_long_names_are_drawn():
@@ -270,32 +295,36 @@ def test_colour_images_and_long_names_are_drawn():
 # Curves
 
 
-def test_train_is_dashed_and_test_is_solid():
-    epochs = np.arange(1, 6)
+def test_test_and_training_images_have_a_panel_each():
+    epochs = np.arange(1, 31)
     curves = {
-        name: Curve(epochs, 0.1 * (n + 1) / epochs, 0.2 * (n + 1) / epochs)
+        name: Curve(epochs, 1e-3 * (n + 1) / epochs, 0.2 * (n + 1) / epochs)
         for n, name in enumerate(("TICK-GP", "B-CNN p=0.25", "B-CNN p=0.75"))
     }
-    (axes,) = drawn(dropout_figure(curves)).axes
+    figure = drawn(dropout_figure(curves))
+    test, train = figure.axes
+    assert test.get_title(loc="left") == "test images"
+    assert train.get_title(loc="left") == "training images, on another scale"
     markers = set()
     for curve, colour in zip(curves.values(), (BLUE, ORANGE, GREEN), strict=True):
-        train, test = data_lines(axes, colour)
-        assert (train.get_linestyle(), test.get_linestyle()) == ("--", "-")
-        np.testing.assert_array_equal(train.get_xdata(), epochs)
-        np.testing.assert_array_equal(train.get_ydata(), curve.train_nll)
-        np.testing.assert_array_equal(test.get_ydata(), curve.test_nll)
-        markers.add(test.get_marker())
+        for axes, values in ((test, curve.test_nll), (train, curve.train_nll)):
+            (line,) = data_lines(axes, colour)
+            np.testing.assert_array_equal(line.get_xdata(), epochs)
+            np.testing.assert_array_equal(line.get_ydata(), values)
+            assert line.get_markevery() == (0, 3)
+            markers.add(line.get_marker())
     assert len(markers) == 3
-    assert legend_words(axes) == [*curves, "train", "test"]
+    assert test.get_ylim()[0] > train.get_ylim()[1] / 3
+    assert legend_words(figure) == [*curves]
 
 
 def test_a_value_that_is_not_finite_is_a_gap():
     curve = Curve(np.arange(4), np.array([0.4, np.nan, np.inf, 0.1]), np.full(4, np.nan))
-    (axes,) = drawn(dropout_figure({"TICK-GP": curve})).axes
-    train, test = data_lines(axes, BLUE)
-    np.testing.assert_array_equal(train.get_ydata(), [0.4, np.nan, np.nan, 0.1])
-    assert np.isnan(test.get_ydata()).all()
-    assert axes.get_ylim() == pytest.approx((0, 0.432))
+    test, train = drawn(dropout_figure({"TICK-GP": curve})).axes
+    (line,) = data_lines(train, BLUE)
+    np.testing.assert_array_equal(line.get_ydata(), [0.4, np.nan, np.nan, 0.1])
+    assert np.isnan(data_lines(test, BLUE)[0].get_ydata()).all()
+    assert train.get_ylim() == pytest.approx((0, 0.432))
 
 
 def test_curves_of_nothing_are_drawn():
@@ -317,7 +346,16 @@ def test_traces_have_the_dashes_of_their_kernel_and_the_colour_of_their_depth():
             np.testing.assert_allclose(line.get_ydata(), [50, 10, 1])
     assert axes.get_yscale() == "log"
     assert axes.get_xlabel() == "time of training (min)"
-    assert legend_words(axes) == ["one layer", "two layers", "three layers", "TICK", "Conv"]
+    dotted = "third layer added, not yet measured"
+    assert legend_words(axes) == ["one layer", "two layers", "three layers", "TICK", "Conv", dotted]
+
+
+def test_a_dotted_line_leads_from_two_layers_to_the_first_measurement_of_three():
+    two, three = (Trace("Conv", depth, np.arange(3.0) + depth, np.array([0.3, 0.2, depth / 10])) for depth in (2, 3))
+    alone = Trace("TICK", 3, np.arange(3.0), np.array([0.3, 0.2, 0.1]))
+    (axes,) = drawn(traces_figure([two, three, alone])).axes
+    (link,) = axes.collections[0].get_segments()
+    np.testing.assert_allclose(link, [[4, 20], [3, 30]])
 
 
 def test_a_missing_depth_keeps_the_colours_of_the_others():
@@ -339,7 +377,7 @@ def switched(kernel: str, samplers: tuple[str, ...] = ("marginal", "full", "corr
         name: (100 * falling, 0.05 * (1 - 0.01 * (n + 1) * falling), 0.1 * (1 - 0.02 * falling))
         for n, name in enumerate(samplers)
     }
-    return SwitchedRun(kernel, (0.06, 0.2), histories, {"marginal": 4.3, "full": 61.0, "correlated": 3.4})
+    return SwitchedRun(kernel, (0.06, 0.2), histories, {"marginal": 4.3, "full": 61.0, "correlated": 3.4}, 2000)
 
 
 def test_what_comes_after_the_switch_is_drawn_over_what_was_before():
@@ -352,18 +390,30 @@ def test_what_comes_after_the_switch_is_drawn_over_what_was_before():
             (level,) = [line for line in axes.lines if line.get_linestyle() == ":"]
             np.testing.assert_allclose(level.get_ydata(), factor * run.before[row])
             dashes = set()
-            for name, colour in (("marginal", BLUE), ("full", ORANGE), ("correlated", GREEN)):
+            for turn, (name, colour) in enumerate((("marginal", BLUE), ("full", ORANGE), ("correlated", GREEN))):
                 (line,) = data_lines(axes, colour)
+                assert line.get_markevery() == (turn, 3)
                 np.testing.assert_array_equal(line.get_xdata(), run.after[name][0])
                 np.testing.assert_allclose(line.get_ydata(), factor * run.after[name][row + 1])
                 dashes.add(line.get_linestyle())
             assert len(dashes) == 3
             low, high = axes.get_ylim()
-            assert (low, high) == grid[row, 0].get_ylim()
-            assert low < factor * min(each.before[row] for each in runs)
-            assert high > factor * max(each.before[row] for each in runs)
+            values = factor * np.concatenate([[run.before[row]], *(after[row + 1] for after in run.after.values())])
+            assert low < values.min() < values.max() < high
+            assert (low, high) != grid[row, 1 - column].get_ylim()
         assert [bar.get_width() for bar in grid[2, column].patches] == [4.3, 61.0, 3.4]
         assert [text.get_text() for text in grid[2, column].texts] == ["4.3 ms", "61 ms", "3.4 ms"]
+
+
+def test_a_band_shows_the_interval_of_the_error_before():
+    """That of Clopper and Pearson: at its ends as many mistakes or more, or as few or fewer, have a chance of 2.5 %."""
+    figure = drawn(full_covariance_figure([replace(switched("TICK"), before=(0.0075, 0.1))]))
+    (band,) = figure.axes[0].patches
+    low, high = band.get_y() / 100, (band.get_y() + band.get_height()) / 100
+    assert binom.sf(14, 2000, low) == pytest.approx(0.025)
+    assert binom.cdf(15, 2000, high) == pytest.approx(0.025)
+    assert not figure.axes[1].patches
+    assert "95 % interval of the error before" in legend_words(figure)
 
 
 def test_a_missing_sampler_and_values_that_are_not_numbers_are_left_out():

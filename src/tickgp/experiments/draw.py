@@ -115,14 +115,13 @@ def _sweep(book: Book, dataset: str) -> Sweep | None:
 
 def full_covariance(scale: Scale, places: Places) -> Pictures:
     book = Book(places.results, scale)
-    runs, shown = [], []
+    runs = []
     for kernel, title in TITLES.items():
         before = book.run(f"mnist/deep-{kernel}-2")
         after = {how: book.run(f"mnist/deep-{kernel}-2-{how}") for how in SAMPLERS}
         found = {how: result for how, result in after.items() if result is not None}
         if before is None or not found:
             continue
-        shown += [before, *found.values()]
         columns = lambda result: (_column(result, "step"), _column(result, "top1_error"), _column(result, "nll"))
         runs.append(
             SwitchedRun(
@@ -130,9 +129,10 @@ def full_covariance(scale: Scale, places: Places) -> Pictures:
                 before=(before["curve"][-1]["top1_error"], before["curve"][-1]["nll"]),
                 after={how: columns(result) for how, result in found.items()},
                 step_ms={how: step_ms(result) for how, result in found.items()},
+                num_images=before["settings"]["training"]["watched_images"],
             )
         )
-    return {"full-covariance": full_covariance_figure(runs, _watched(shown))} if runs else {}
+    return {"full-covariance": full_covariance_figure(runs)} if runs else {}
 
 
 def misclassified(scale: Scale, places: Places) -> Pictures:
@@ -200,7 +200,8 @@ def patch_response(scale: Scale, places: Places) -> Pictures:
         for kernel, title in TITLES.items()
     }
     notes = {"Conv-GP": "the same response everywhere", "TICK-GP": _learned(book.run(names["tick"]))}
-    notes = {name: f"deviation {samples[name].std():.1f}; {note}" for name, note in notes.items()}
+    spread = "standard deviation over all samples and places"
+    notes = {name: f"{spread} {samples[name].std():.1f}\n{note}" for name, note in notes.items()}
     two, seven = (test.images[test.labels == label][0, ..., 0] / 255.0 for label in (0, 1))
     boxes = tuple((*corner, 5) for corner in matching_patches(two, seven, 5))
     return {
@@ -220,9 +221,9 @@ def won_by_tick(
     won = (before < 0.5) & (after > 0.5)
     chosen = np.lexsort((before - after, ~won))[:2]
     if won.sum() >= 2:
-        return chosen, f"Conv gets {won.sum()} images wrong that TICK gets right: the two where TICK gains most"
+        return chosen, f"2 of the {won.sum()} images that Conv gets wrong and TICK right, those where TICK gains most"
     number = "No image is" if not won.any() else "Only the first image is"
-    return chosen, f"{number} one that Conv gets wrong and TICK right; shown besides: where TICK gains most"
+    return chosen, f"{number} one that Conv gets wrong and TICK right; the others are those where TICK gains most"
 
 
 def _learned(result: dict[str, Any] | None) -> str:
@@ -230,7 +231,7 @@ def _learned(result: dict[str, Any] | None) -> str:
     if not learned:
         return ""
     lengthscale, crossings = learned["lengthscale"], learned["zero_crossings"]
-    return f"location lengthscale {lengthscale:.1f}, {crossings:.1f} zero crossings between outer patches"
+    return f"location lengthscale {lengthscale:.1f} pixels, {crossings:.1f} zero crossings between outer patches"
 
 
 def _watched(results: Iterable[dict[str, Any]]) -> str:

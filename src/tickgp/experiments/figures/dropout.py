@@ -7,16 +7,14 @@ from itertools import cycle
 
 import numpy as np
 from jaxtyping import Real
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from tickgp.evaluation.plots import new_figure, tidy
-from tickgp.experiments.figures.looks import (
-    CURVE_STYLES,
-    draw_curve,
-    key_line,
-    legend_above,
-    scale_to,
-)
+from tickgp.experiments.figures.looks import CURVE_STYLES, draw_curve, key_line, scale_to
+
+_MARKERS = 10
+"""On a line, about."""
 
 
 @dataclass(frozen=True)
@@ -29,21 +27,27 @@ class Curve:
 
 
 def dropout_figure(curves: dict[str, Curve], watched: str = "all") -> Figure:
-    """NLL against epochs for some models: train dashed, test solid, a colour and marker for each model.
+    """NLL against epochs: a panel of the test set and one of the training set, a colour and marker for each model.
 
-    Models take their colours in the order given. A value that is not finite is a gap in its line. `watched` says how
-    many images of each set it is measured on.
+    The panels have scales of their own: the NLL of training images may fall so far that that of test images would look
+    flat beside it. A value that is not finite is a gap in its line. `watched` says how many images of each set it is
+    measured on.
     """
-    figure = new_figure(5.6, 4.0)
-    axes = figure.subplots()
-    keys = []
-    for (name, curve), style in zip(curves.items(), cycle(CURVE_STYLES), strict=False):
-        draw_curve(axes, curve.epochs, curve.train_nll, style, "dashed")
-        draw_curve(axes, curve.epochs, curve.test_nll, style, "solid")
-        keys.append(key_line(name, *style))
-    axes.set(xlabel="epoch", ylabel=f"NLL on {watched} images of each set\n(nats per image)")
-    scale_to(axes, [values for curve in curves.values() for values in (curve.train_nll, curve.test_nll)])
-    keys += [key_line("train", dashes="dashed"), key_line("test")]
-    legend_above(axes, keys, columns=3)
-    tidy(axes)
+    figure = new_figure(8.0, 3.9)
+    test, train = figure.subplots(1, 2, sharex=True, width_ratios=[5, 4])
+    epochs = [curve.epochs for curve in curves.values()]
+    _panel(test, "test images", epochs, [curve.test_nll for curve in curves.values()])
+    _panel(train, "training images, on another scale", epochs, [curve.train_nll for curve in curves.values()])
+    test.set_ylabel(f"NLL on {watched} images\n(nats per image)")
+    figure.supxlabel("epoch (a line ends where its training did)", fontsize=10)
+    keys = [key_line(name, *style) for name, style in zip(curves, cycle(CURVE_STYLES), strict=False)]
+    figure.legend(handles=keys, loc="outside upper left", ncols=3, frameon=False, fontsize=9, handlelength=3)
     return figure
+
+
+def _panel(axes: Axes, title: str, epochs: list[np.ndarray], values: list[np.ndarray]) -> None:
+    for x, y, style in zip(epochs, values, cycle(CURVE_STYLES), strict=False):
+        draw_curve(axes, x, y, style, markers=(0, max(1, len(x) // _MARKERS)))
+    scale_to(axes, values)
+    axes.set_title(title, fontsize=10, loc="left")
+    tidy(axes)

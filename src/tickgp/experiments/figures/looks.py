@@ -21,7 +21,6 @@ CURVE_STYLES = ((BLUE, "o"), (ORANGE, "s"), (GREEN, "^"), ("#CC79A7", "D"), ("#5
 """Colour and marker of the first, second, … curve: the markers tell them apart in grey print."""
 KERNEL_DASHES: dict[str, Dashes] = {"TICK": "solid", "Conv": "dashed"}
 _TRUE_HATCH = "////"
-_BETWEEN_MARKERS = 0.13
 _WIDE = 15.0
 
 
@@ -43,17 +42,12 @@ def draw_curve(
     x: Real[np.ndarray, " T"],
     y: Real[np.ndarray, " T"],
     style: tuple[str, str],
-    dashes: Dashes,
-    first: float = 0.0,
+    dashes: Dashes = "solid",
+    markers: tuple[int, int] = (0, 1),
 ) -> Line2D:
-    """A line of that colour and marker, with a marker now and then, so that its dashes can be seen between them.
-
-    The first marker comes after `first` of the distance between two: curves that lie close do not hide each other's.
-    """
+    """A line of that colour and marker. `markers`: which point has the first one, and at how many there is another."""
     (line,) = axes.plot(numbers(x), numbers(y), color=style[0], linestyle=dashes, linewidth=1.6)
-    # Along a line without a single point matplotlib cannot measure the distance.
-    if np.isfinite(line.get_xydata()).all(axis=1).any():
-        line.set(marker=style[1], markersize=5, markevery=(first * _BETWEEN_MARKERS, _BETWEEN_MARKERS))
+    line.set(marker=style[1], markersize=5, markevery=markers)
     return line
 
 
@@ -67,6 +61,8 @@ def scale_to(axes: Axes, values: Iterable[Real[np.ndarray, " _"]]) -> None:
         axes.yaxis.set_major_formatter(FuncFormatter(_as_number))
         few = found.max() < 300 * found.min()
         axes.yaxis.set_minor_formatter(FuncFormatter(_as_number) if few else NullFormatter())
+        if few:
+            axes.yaxis.grid(which="minor", color="#E8E8E8", linewidth=0.6)
     elif len(found) and found.min() >= 0:
         axes.set_ylim(0, 1.08 * found.max() or 1.0)
 

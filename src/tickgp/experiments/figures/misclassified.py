@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int, Integer, Real
@@ -15,10 +16,12 @@ from tickgp.evaluation.plots import GREY, INK, new_figure, plain
 from tickgp.evaluation.plots_images import as_picture, show_picture
 from tickgp.experiments.figures.looks import class_colours, class_legend, empty_figure, hatch_true
 
-MOST_ON_A_PAGE = 400
-_ABREAST = 16
-_CELL_WIDTH, _CELL_HEIGHT, _BARS_HEIGHT = 1.25, 2.2, 0.6
-_MOST_NAMED = 20
+MOST_ON_A_PAGE = 200
+_ABREAST = 10
+_CELL_WIDTH, _CELL_HEIGHT, _BARS_HEIGHT = 1.25, 2.3, 0.6
+_INCHES = 0.68
+"""Side of an image on a page; cells and bars are measured in such sides."""
+_MOST_NAMED, _MOST_NUMBERED = 20, 10
 
 
 @dataclass(frozen=True)
@@ -104,7 +107,7 @@ def _name_classes(axes: Axes, names: Sequence[str]) -> None:
 def all_misclassified(model: Misclassified) -> list[Figure]:
     """Every image that a model gets wrong, on tall pages, the surest mistakes first; bars below, as in the few.
 
-    Above each image: its true class → the predicted one. A page has 400 images; of several, each says which it is.
+    Above each image: its true class → the predicted one. A page has 200 images; of several, each says which it is.
     """
     wrong = model.wrong()
     if not len(wrong):
@@ -121,7 +124,7 @@ def _page(model: Misclassified, shown: Int[np.ndarray, " shown"], said: str) -> 
     columns = min(_ABREAST, len(shown))
     rows = -(-len(shown) // columns)
     wide, high = columns * _CELL_WIDTH, rows * _CELL_HEIGHT
-    figure = new_figure(max(0.42 * wide + 0.2, 5.0), 0.42 * high + 0.9)
+    figure = new_figure(max(_INCHES * wide + 0.2, 5.6), _INCHES * high + 0.9)
     axes = figure.subplots()
     axes.set(xlim=(-0.15, wide), ylim=(high, -0.1), aspect="equal")
     axes.set_axis_off()
@@ -130,9 +133,21 @@ def _page(model: Misclassified, shown: Int[np.ndarray, " shown"], said: str) -> 
     for corner, i in zip(corners, shown.tolist(), strict=True):
         _small_image(axes, corner, model, i)
     _small_bars(axes, corners, model, shown)
-    figure.suptitle(f"{said}\ntrue→predicted; bars: probabilities from 0 to 1", fontsize=9, x=0.01, ha="left")
-    figure.legend(handles=class_legend(), loc="outside lower left", ncols=3, frameon=False, fontsize=8)
+    key = "true→predicted; bars: probabilities from 0 to 1"
+    if len(model.class_names) <= _MOST_NUMBERED:
+        key += ", with the numbers of their classes"
+        for corner in corners:
+            _number_classes(axes, corner, len(model.class_names))
+    look: dict[str, Any] = {"alignment": "left", "frameon": False, "fontsize": 9, "title_fontsize": 9}
+    figure.legend(handles=class_legend(), loc="outside upper left", ncols=3, title=f"{said}\n{key}", **look)
     return figure
+
+
+def _number_classes(axes: Axes, corner: tuple[float, float], K: int) -> None:
+    left, top = corner
+    for k in range(K):
+        place = left + (k + 0.5) / K, top + 1.33 + _BARS_HEIGHT
+        axes.text(*place, str(k), ha="center", va="top", fontsize=7, color=INK, in_layout=False)
 
 
 def _small_image(axes: Axes, corner: tuple[float, float], model: Misclassified, i: int) -> None:
@@ -140,7 +155,7 @@ def _small_image(axes: Axes, corner: tuple[float, float], model: Misclassified, 
     extent = (left, left + 1, top + 1.25, top + 0.25)
     axes.imshow(as_picture(model.images[i]), cmap="gray", vmin=0, vmax=1, extent=extent, aspect="equal")
     true, predicted = (plain(model.class_names[k], 4) for k in (model.labels[i], model.probabilities[i].argmax()))
-    axes.text(left + 0.5, top + 0.2, f"{true}→{predicted}", ha="center", va="baseline", fontsize=5.5, color=INK)
+    axes.text(left + 0.5, top + 0.2, f"{true}→{predicted}", ha="center", va="baseline", fontsize=9, color=INK)
 
 
 def _small_bars(

@@ -23,7 +23,7 @@ def patch_response_figure(
     notes: Mapping[str, str] = MappingProxyType({}),
     said: str = "",
 ) -> Figure:
-    """For each model, (a), (b), …: the two images, and S samples of g at each place as deviations from its mean.
+    """For each model, (a), (b), … below each other: two images, and S samples of g at each place minus its mean.
 
     `samples` holds the deviations of each model, a value for each patch at the place of its upper left corner. All
     models share one colour range, symmetric about 0 and as wide as the largest deviation. A paler place is one that a
@@ -32,20 +32,21 @@ def patch_response_figure(
     on which images these are, above all.
     """
     norm = _symmetric(samples)
-    count = next(iter(samples.values())).shape[1]
-    width = 0.85 * (count + 1)
-    figure = new_figure(len(samples) * width + 0.8, 2.2 + 0.2 * bool(notes) + 0.25 * bool(said))
-    ratios = [*[width] * len(samples), 0.8]
-    *parts, last = figure.subfigures(1, len(ratios), squeeze=False, wspace=0.04, width_ratios=ratios)[0]
-    for letter, part, (name, deviations) in zip(ascii_lowercase, parts, samples.items(), strict=False):
+    lines = [f"({letter}) {name}" for letter, name in zip(ascii_lowercase, samples, strict=False)]
+    titles = [f"{line}\n{notes[name]}" if name in notes else line for line, name in zip(lines, samples, strict=True)]
+    width = 1.05 * (1 + next(iter(samples.values())).shape[1])
+    heights = [2.5 + 0.2 * title.count("\n") for title in titles]
+    figure = new_figure(width + 0.9, sum(heights) + 0.3 * bool(said))
+    left, right = figure.subfigures(1, 2, squeeze=False, width_ratios=[width, 0.9])[0]
+    parts = left.subfigures(len(samples), 1, squeeze=False, height_ratios=heights)[:, 0]
+    for part, title, deviations in zip(parts, titles, samples.values(), strict=True):
         _model(part, images, deviations, norm)
-        title = f"({letter}) {name}" + (f"\n{notes.get(name, '')}" if notes else "")
-        part.suptitle(title, fontsize=10 if notes else 11)
-    bar = last.colorbar(ScalarMappable(norm, DIVERGING), cax=last.subplots())
-    bar.set_label("g(patch) − its mean", fontsize=8)
-    bar.ax.tick_params(labelsize=8)
+        part.suptitle(title, fontsize=10, x=0.01, ha="left")
+    bar = right.colorbar(ScalarMappable(norm, DIVERGING), cax=right.subplots())
+    bar.set_label("g(patch) − its mean", fontsize=9)
+    bar.ax.tick_params(labelsize=9)
     if said:
-        figure.suptitle(said, fontsize=9, x=0.01, ha="left")
+        figure.suptitle(said, fontsize=10, x=0.01, ha="left")
     return figure
 
 
@@ -60,9 +61,9 @@ def _model(part: SubFigure, images: np.ndarray, deviations: np.ndarray, norm: No
         show_picture(row[0], image[..., None])
         for axes, sample in zip(row[1:], some, strict=True):
             _sample(axes, sample, norm)
-    grid[0, 0].set_title("image", fontsize=8)
+    grid[0, 0].set_title("image", fontsize=9)
     for number, axes in enumerate(grid[0, 1:], start=1):
-        axes.set_title(f"sample {number}", fontsize=8)
+        axes.set_title(f"sample {number}", fontsize=9)
 
 
 def _sample(axes: Axes, sample: Real[np.ndarray, "rows columns"], norm: Normalize) -> None:
