@@ -160,12 +160,52 @@ def start(only: Only = (), out: Out = None, device: Where = None) -> None:
     _CONSOLE.print(table)
 
 
+def unusual(
+    runs: Positional[
+        Annotated[
+            tuple[Path, ...],
+            arg(metavar="RUN", help="Folders of finished runs on MNIST, or mnist-tick, which is included."),
+        ]
+    ],
+    /,
+    images: Annotated[int, arg(help="Images of each kind, at most.")] = 2000,
+    seed: Annotated[int, arg(help="Of the noise, and of where images are shifted to.")] = 0,
+    data_dir: Annotated[Path | None, arg(metavar="DIR", help="Where the data are, or are put.")] = None,
+    out: Out = None,
+    device: Where = None,
+) -> None:
+    """Count what models of MNIST's digits hand over to a person of images of other kinds."""
+    from benchmarks.unusual import make_kinds, measure, terminal, versions
+    from tickgp.cli.device import set_up
+    from tickgp.runs.model_file import load_config
+
+    if not runs or images < 1:
+        raise ValueError("give a run, such as mnist-tick, and --images of at least 1")
+    with _STATE.status("reading the images") as status:
+        document, place = _new_document("unusual", device)
+        document["machine"]["versions"] |= versions()
+        document |= {"settings": {"images": images, "seed": seed}, "runs": {}}
+        kinds = make_kinds(data_dir, images, seed)
+        for run in runs:
+            set_up(place, float64=load_config(run).model.float64)
+            document["runs"][str(run)] = found = measure(run, kinds, data_dir, status.update)
+            _CONSOLE.print(terminal(str(run), found))
+            _write(document, out)
+
+
 def table(
-    files: Positional[Annotated[tuple[Path, ...], arg(metavar="FILE", help="What `steps` wrote.")]],
+    files: Positional[Annotated[tuple[Path, ...], arg(metavar="FILE", help="What `steps` or `unusual` wrote.")]],
     /,
 ) -> None:
-    """Print the results of `steps` as markdown."""
-    print(markdown([_read(file) for file in files]), end="")
+    """Print the results of `steps` or of `unusual` as markdown."""
+    from benchmarks.unusual import markdown as unusual_table
+
+    documents = [_read(file) for file in files]
+    if steps := [document for document in documents if document["kind"] != "unusual"]:
+        print(markdown(steps), end="")
+    for document in documents:
+        for found in document["runs"].values() if document["kind"] == "unusual" else ():
+            print(unusual_table(found))
 
 
 def _new_document(kind: str, device: Device | None, *, rates: bool = False) -> tuple[dict[str, Any], Device]:
@@ -193,7 +233,10 @@ def _read(file: Path) -> dict[str, Any]:
 def main() -> None:
     """Exit 0, or 1 with one line that says what went wrong."""
     app = tyro.extras.SubcommandApp()
-    commands: tuple[Callable[..., None], ...] = (steps, growth, plot, predict, precision, rounding, start, table)
+    commands: tuple[Callable[..., None], ...] = (
+        *(steps, growth, plot, predict, precision, rounding, start),
+        *(unusual, table),
+    )
     for command in commands:
         app.command(name=command.__name__)(command)
     try:

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import os
 import re
 import shutil
 import sys
@@ -14,6 +15,7 @@ from PIL import Image
 
 from tickgp import cli
 from tickgp.data.dataset import load_dataset
+from tickgp.errors import UsageError
 from tickgp.estimator import TickClassifier
 from tickgp.estimator.settings import run_config
 from tickgp.runs.execute import execute
@@ -80,6 +82,9 @@ def test_help_for_who_asks_for_nothing_or_wrongly(tickgp):
     [
         (["train", "--config", "nothing.toml"], "there is no settings file nothing.toml"),
         (["train", "--dataset", "folder:nothing"], "nothing: there is no such folder"),
+        (["train", "--resume", "nothing"], "nothing is not the folder of a run; give --resume one that"),
+        (["info", "nothing", "--resume", "nowhere"], "tickgp info --help"),
+        (["predict", "nothing", "--config=nowhere"], "tickgp predict --help"),
         (["predict", "nothing"], "no image was given; name images"),
         (["predict", "nothing", "nothing.png"], "there is no file or folder nothing.png"),
         (["predict", ".", "."], "there are no images in ."),
@@ -165,7 +170,11 @@ def test_a_promise_that_cannot_be_kept_is_not_made(tickgp, run, image):
     assert "357 of 360 held-out images that are not unusual cannot show" in err
     code, _, err = tickgp("predict", run, image, "--max-error", "2")
     assert code == 2
-    assert "give a share between 0 and 1" in err
+    assert "max-error 2.0 was given; it must be above 0 and below 1" in err
+    assert "confidence 2.0 was given" in tickgp("evaluate", run, "--confidence", "2")[2]
+    _, out, _ = tickgp("predict", run, image, "--max-error", "0.001", "--json")
+    limit = load_model(run).rule().max_distance
+    assert json.loads(out)["hand_over"] | {"reason": ""} == {"threshold": None, "reason": "", "max_distance": limit}
 
 
 def test_info_in_words(tickgp, run):
@@ -231,6 +240,45 @@ def test_a_model_fitted_on_arrays(tickgp, run, tmp_path):
     code, _, err = tickgp("report", tmp_path)
     assert code == 2
     assert "a report needs the folder of a run of `tickgp train`" in err
+
+
+def test_a_classifier_of_rows_is_described_and_not_evaluated(tickgp, tmp_path):
+    rows = np.random.default_rng(0).normal(size=(20, 3))
+    TickClassifier("se", num_inducing=5, max_steps=1).fit(rows, rows[:, 0] > 0).save(tmp_path)
+    code, out, _ = tickgp("info", tmp_path)
+    assert code == 0
+    assert "They are features, each scaled to mean 0" in out
+    code, _, err = tickgp("evaluate", tmp_path, "--dataset", "digits")
+    assert code == 2
+    assert "was fitted to rows of 3 features, which its TickClassifier scales; in Python use TickClassifier.load" in err
+
+
+def test_names_of_files_may_be_of_any_bytes(tickgp, run, image, tmp_path):
+    file = tmp_path / os.fsdecode(b"caf\xe9.png")
+    shutil.copy(image, file)
+    for words in ([], ["--csv"]):
+        code, out, err = tickgp("predict", run, file, *words)
+        assert code == 0, err
+        assert r"caf\udce9.png" in out
+
+
+def test_debug_shows_where_an_error_comes_from(tickgp, tmp_path):
+    with pytest.raises(UsageError, match="there is no folder"):
+        tickgp("info", tmp_path / "nothing", "--debug")
+
+
+def test_a_run_that_is_stopped_by_time_and_goes_on_elsewhere(tickgp, tmp_path):
+    """It ends with 0 and says how far it came. Its images may be moved meanwhile."""
+    rng = np.random.default_rng(0)
+    np.savez(tmp_path / "old.npz", x=rng.random((60, 8, 8, 1)), y=np.arange(60) % 2)
+    words = ["--num-inducing", "10", "--batch-size", "16", "--prediction-samples", "5", "--max-seconds", "1e-6"]
+    code, out, _ = tickgp("train", "--dataset", f"npz:{tmp_path}/old.npz", "--out", tmp_path / "run", "--json", *words)
+    assert (code, json.loads(out)) == (0, {"stopped": 1, "run": str(tmp_path / "run")})
+    (tmp_path / "old.npz").rename(tmp_path / "new.npz")
+    moved = ["--dataset", f"npz:{tmp_path}/new.npz", "--max-steps", "1"]
+    code, out, err = tickgp("train", "--resume", tmp_path / "run", *moved, "--json")
+    assert code == 0, err
+    assert (json.loads(out)["steps"], json.loads(out)["dataset"]) == (1, f"npz:{tmp_path}/new.npz")
 
 
 @pytest.mark.slow

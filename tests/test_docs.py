@@ -7,8 +7,11 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -61,10 +64,33 @@ def code(page: str) -> list[str]:
     return re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), flags=re.DOTALL)
 
 
-@pytest.mark.parametrize("page", [pytest.param("docs/multioutput.md", marks=pytest.mark.slow), "docs/extending.md"])
-def test_the_code_of_a_page_runs(page, tmp_path, monkeypatch):
+def run(page: str) -> dict[str, Any]:
+    """All names after the code of a page, whose results have the shapes that stand beside them."""
+    names: dict[str, Any] = {}
+    for block in code(page):
+        exec(block, names)
+        for line, shape in re.findall(r"^(\w.*\S)  # (\([\d, ]+\))", block, flags=re.MULTILINE):
+            assert eval(line, names).shape == ast.literal_eval(shape), line
+    return names
+
+
+@pytest.mark.slow
+def test_the_page_on_several_outputs():
+    """Its model is close to sin(3x) and to its derivative: within their noise, whose deviation is 0.1."""
+    names = run("docs/multioutput.md")
+    mean = names["model"].propagate(names["x"], key=jax.random.key(2)).mean
+    assert np.abs(mean - names["y"]).max() < 0.1
+
+
+def test_the_page_on_changing_it(tmp_path, monkeypatch, capsys):
+    """Its kernel is 1/(1 + r²), so −c''(0) = 2; its polynomial has a bound; its model comes back from the file."""
     monkeypatch.chdir(tmp_path)
-    exec("\n".join(code(page)), {})
+    names = run("docs/extending.md")
+    np.testing.assert_allclose(names["Cauchy"](1.3, 0.5).at_zero(), (1.3, 2 * 1.3 / 0.5**2), rtol=1e-6)
+    assert -np.inf < float(capsys.readouterr().out) < 0
+    empty = jax.tree.map(jnp.zeros_like, names["model"])
+    assert not eqx.tree_equal(empty, names["model"])
+    assert eqx.tree_equal(tickgp.load_tree("own.safetensors", like=empty), names["model"])
 
 
 def test_three_lines_fit_predict_and_save(tmp_path):

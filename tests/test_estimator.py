@@ -263,7 +263,7 @@ def test_hands_over_what_it_is_not_sure_of() -> None:
     np.testing.assert_array_equal(model.hand_over(images, max_error=0.1), person)
     with pytest.raises(ValueError, match="the 39 of 40 held-out images that are not unusual cannot show"):
         model.hand_over(images, max_error=0.01)
-    with pytest.raises(ValueError, match="max_error is 0"):
+    with pytest.raises(ValueError, match="max-error 0"):
         model.hand_over(images, max_error=0.0)
 
 

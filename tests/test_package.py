@@ -50,10 +50,7 @@ def test_help_names_the_commands():
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
-        (["train", "--model", "nothing"], 2, "tick"),
-        (["nothing"], 2, "train"),
         (["train", "--patch-size", "9"], 2, "patch 9x9 does not fit in image 8x8"),
-        (["train", "--max-steps", "0"], 2, "max-steps 0 was given"),
         (["train", "--num-inducing", "100000"], 2, "use at most"),
         (["reproduce", "table1", "--only", "mnist/nothing"], 2, "there is no run mnist/nothing here"),
     ],
@@ -61,6 +58,23 @@ def test_help_names_the_commands():
 def test_wrong_use_is_said_in_a_line(arguments, code, words, tmp_path):
     result = run("-m", "tickgp", *arguments, cwd=tmp_path)
     assert result.returncode == code
+    assert words in result.stderr.splitlines()[-1]
+    assert result.stderr.count("tickgp: ") == 1
+    assert "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["train", "--model", "nothing"], "tick"),
+        (["nothing"], "train"),
+        (["train", "--max-steps", "0"], "max-steps 0 was given"),
+    ],
+)
+def test_options_that_are_wrong_are_said_in_a_box(arguments, words, tmp_path):
+    """Of the library that reads them, which folds its lines."""
+    result = run("-m", "tickgp", *arguments, cwd=tmp_path)
+    assert result.returncode == 2
     assert words in result.stderr.replace("\n", " ")
     assert "Traceback" not in result.stderr
 

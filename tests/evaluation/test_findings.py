@@ -9,6 +9,7 @@ from tickgp.evaluation.findings import (
     per_hundred,
     percent,
 )
+from tickgp.evaluation.handover import Rule
 from tickgp.evaluation.promise import Threshold, share_interval
 
 LABELS = np.arange(1000) % 3
@@ -18,9 +19,9 @@ def metrics(error, n=1000, interval=(0.003, 0.022)):
     return {"test": {"n": n, "top1_error": error}, "interval": {"top1_error": list(interval)} if interval else {}}
 
 
-def threshold(**changes):
+def rule(**changes):
     values = {"threshold": 0.62, "max_error": 0.01, "level": 0.95, "kept": 0.83, "held_out": 500, "errors": 1}
-    return Threshold(**{**values, "bound": 0.0099, **changes})
+    return Rule(threshold=Threshold(**{**values, "bound": 0.0099, **changes}))
 
 
 @pytest.mark.parametrize(
@@ -73,7 +74,7 @@ def test_a_model_no_better_than_guessing_is_said_to_be(error, n, better):
 def test_over_and_underconfidence(said, right, verdict):
     text = calibration(np.full(1000, said), np.arange(1000) < right).text
     assert verdict in text
-    assert f"gives its answer {percent(said)}, and it is right {percent(right / 1000)}" in text
+    assert f"Its average confidence is {percent(said)}, and it is right {percent(right / 1000)}" in text
 
 
 def levels(*parts):
@@ -84,7 +85,10 @@ def levels(*parts):
 
 def test_errors_that_cancel_are_seen():
     text = calibration(*levels((0.95, 750, 1000), (0.55, 750, 1000))).text
-    assert "gives its answer 75 %, and it is right 75 % of the time. But it is too sure where it says about 95" in text
+    assert (
+        "average confidence is 75 %, and it is right 75 % of the time. But it is too sure where it says about 95"
+        in text
+    )
     assert "about 95.0 % (it is right 75 % of the time, on 1,000 images), and too modest where it says about 55" in text
     assert "can be seen" not in text
 
@@ -127,7 +131,7 @@ def test_share_interval_is_clopper_pearson():
 
 
 def test_handing_over():
-    found = handing_over(threshold(), "validation")
+    found = handing_over(rule(), "validation")
     assert found.number == "83 %"
     assert found.text.startswith(
         "If it may be wrong at most once in 100 images that it decides itself, it decides 83 % of all images and hands "
@@ -135,10 +139,10 @@ def test_handing_over():
     )
     assert "below 0.62" in found.text
     assert "500 validation images" in found.text
-    assert "in 3.0 % of the images" in handing_over(threshold(max_error=0.03), "test").text
-    assert "hands none over" in handing_over(threshold(kept=1.0), "test").text
+    assert "in 3.0 % of the images" in handing_over(rule(max_error=0.03), "test").text
+    assert "hands none over" in handing_over(rule(kept=1.0), "test").text
 
 
 def test_the_reason_why_there_is_no_threshold_is_given():
-    found = handing_over("50 held-out images cannot show that", "test")
+    found = handing_over(Rule(reason="50 held-out images cannot show that"), "test")
     assert "50 held-out images cannot show that" in found.text

@@ -7,7 +7,8 @@ import re
 import numpy as np
 import pytest
 
-from tickgp.evaluation.handover import HeldOut, hand_over, images_needed, share_and_error
+from tickgp.errors import UsageError
+from tickgp.evaluation.handover import HeldOut, Rule, hand_over, images_needed, share_and_error
 from tickgp.evaluation.promise import Threshold, choose_threshold, least_images
 
 
@@ -47,6 +48,22 @@ def test_unsure_or_unusual_images_are_for_a_person():
     rule = Threshold(0.62, 0.1, 0.95, 0.8, 50, 0, 0.1, max_distance=3.0)
     confidence, distance = [0.9, 0.62, 0.61, 0.99, 0.5], [3.0, 1.0, 1.0, 3.001, 9.0]
     np.testing.assert_array_equal(hand_over(confidence, distance, rule), [False, False, True, True, True])
+
+
+def test_a_rule_knows_what_is_unusual_with_a_threshold_or_without():
+    held_out = HeldOut("test", np.linspace(1, 0.9, 100), np.ones(100, bool), np.arange(100.0))
+    confidence, distance = np.array([0.99, 0.5, 0.99]), np.array([1.0, 1.0, 99.0])
+    decided, promised = held_out.rule(0.05), held_out.threshold(0.05)
+    assert decided == Rule(promised.max_distance, promised)
+    np.testing.assert_array_equal(decided.hand_over(confidence, distance), hand_over(confidence, distance, promised))
+    none = held_out.rule(0.001)
+    assert (none.threshold, none.max_distance) == (None, promised.max_distance)
+    assert "cannot show an error below 0.001" in none.reason
+    assert none.hand_over(confidence, None).tolist() == [True] * 3
+    for rule in (decided, none):
+        assert rule.unusual(distance).tolist() == [False, False, True]
+    with pytest.raises(UsageError, match=r"max-error 2.0 was given"):
+        held_out.rule(2.0)
 
 
 def test_share_and_error():
@@ -160,7 +177,7 @@ def test_the_advice_counts_all_held_out_images():
 def test_fewer_unusual_images_are_advised_where_these_would_do():
     held_out = HeldOut("test", np.ones(300), np.ones(300, bool), np.arange(300.0))
     fewer = (
-        r"^the 297 of 300 .* at least 299 are needed: hold out more images, count fewer as unusual \(max_unusual\), or"
+        r"^the 297 of 300 .* at least 299 are needed: hold out more images, count fewer as unusual \(max-unusual\), or"
     )
     with pytest.raises(ValueError, match=f"{fewer} allow a larger error, such as 0.011$"):
         held_out.threshold(0.01)
@@ -170,7 +187,7 @@ def test_fewer_unusual_images_are_advised_where_these_would_do():
 @pytest.mark.parametrize("share", [-0.1, 1.0, float("nan")])
 def test_a_share_of_unusual_images_that_makes_no_sense(share):
     held_out = HeldOut("test", np.ones(400), np.ones(400, bool), np.ones(400))
-    with pytest.raises(ValueError, match=r"max_unusual is .*; give a share from 0 to below 1"):
+    with pytest.raises(ValueError, match=r"max-unusual .* was given; it must be at least 0"):
         held_out.threshold(0.01, max_unusual=share)
 
 

@@ -194,10 +194,10 @@ def test_the_largest_error_of_use_is_tried():
         ({"right": np.arange(50)}, "`right` has type int64 and other values"),
         ({"unusual": np.ones(49, bool)}, r"`unusual` has shape \(49,\); give true or false for each of the 50 images"),
         ({"unusual": np.linspace(0, 2, 50)}, "`unusual` has type float64 and other values"),
-        ({"max_error": 0.0}, "max_error is 0.0; give a share between 0 and 1"),
-        ({"max_error": 1.0}, "max_error is 1.0"),
-        ({"max_error": float("nan")}, "max_error is nan"),
-        ({"level": 95.0}, "level is 95.0; give a confidence between 0 and 1"),
+        ({"max_error": 0.0}, "max-error 0.0 was given; it must be above 0 and below 1"),
+        ({"max_error": 1.0}, "max-error 1.0"),
+        ({"max_error": float("nan")}, "max-error nan"),
+        ({"level": 95.0}, "confidence 95.0 was given; it must be above 0 and below 1"),
     ],
 )
 def test_wrong_input_is_refused(change, words):

@@ -11,6 +11,7 @@ import pytest
 from gp import tiny
 
 from tickgp.data.contents import Split
+from tickgp.evaluation.handover import Rule
 from tickgp.evaluation.metrics import evaluate, intervals
 from tickgp.evaluation.promise import Threshold
 from tickgp.evaluation.report import ReportContents, render
@@ -19,7 +20,7 @@ from tickgp.gp.predict import Prediction
 
 NASTY = "<b>\"bold\" & 'quoted'</b>"
 VOID = {"meta", "img", "br"}
-THRESHOLD = Threshold(0.55, 0.02, 0.95, 0.9, 400, 3, 0.0187, max_distance=18.0)
+RULE = Rule(18.0, Threshold(0.55, 0.02, 0.95, 0.9, 400, 3, 0.0187, max_distance=18.0))
 
 
 class Page(HTMLParser):
@@ -80,9 +81,8 @@ def contents(model, *, names=("a", "b", "c"), images=None, misses=4, **changes):
             "interval": intervals(p, labels, num=20),
         },
         "history": [{"step": 100 * i, "elbo": -1000.0 / i, "nll": 1.0 / i} for i in range(1, 6)],
-        "threshold": THRESHOLD,
-        "threshold_source": "validation",
-        "max_distance": THRESHOLD.max_distance,
+        "rule": RULE,
+        "rule_source": "validation",
         "settings": 'seed = 0\n[data]\ndataset = "digits"\n',
         "manifest": {"tickgp": "0.1.0", "seed": 7, "dataset": {"name": "made up", "sha256": "c0ffee"}},
     }
@@ -200,7 +200,8 @@ def test_what_the_user_wrote_is_escaped(tick):
         manifest={"command": NASTY},
         history=[],
     )
-    html = render(replace(given, metrics={**given.metrics, "dataset": f"folder:{NASTY}"}, threshold=f"because {NASTY}"))
+    metrics = {**given.metrics, "dataset": f"folder:{NASTY}"}
+    html = render(replace(given, metrics=metrics, rule=Rule(reason=f"because {NASTY}")))
     page = Page(html)
     assert NASTY not in html
     assert not page.all("b")
@@ -223,7 +224,7 @@ def test_images_of_a_folder_are_called_by_their_files(made, tick):
 
 
 def test_no_mistakes_and_no_history(tick):
-    page = Page(render(contents(tick, images=tiny.images(9), misses=0, history=[], threshold_source="test")))
+    page = Page(render(contents(tick, images=tiny.images(9), misses=0, history=[], rule_source="test")))
     assert "None of 9 test images was labelled wrongly" in page.text
     assert "are labelled wrongly; the threshold was chosen on these very images" in page.text
     assert "training" not in sections(page)
@@ -231,7 +232,7 @@ def test_no_mistakes_and_no_history(tick):
 
 
 def test_a_single_test_image(tick):
-    given = contents(tick, images=tiny.images(1), misses=0, threshold="too few", max_distance=-1.0, history=[])
+    given = contents(tick, images=tiny.images(1), misses=0, rule=Rule(-1.0, reason="too few"), history=[])
     page = Page(render(given))
     assert "The one test image was labelled right" in page.text
     assert "too few" in page.text

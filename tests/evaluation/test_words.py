@@ -33,6 +33,14 @@ def tick():
     return tiny.build("tick", Softmax(3), location=location, variance=4.0, lengthscale=1.5)
 
 
+def test_rows_are_features_and_no_pixels():
+    model = tiny.build("se", Softmax(3))
+    assert "Pixel values range from 0 to 1." in facts(model)["Model"]
+    said = describe(model, rows=True)[0].text
+    assert "They are features, each scaled to mean 0 and standard deviation 1." in said
+    assert "Pixel" not in said
+
+
 def test_a_fact_reads_as_a_line():
     assert str(Fact("Labels", "Two classes.")) == "Labels: Two classes."
 

@@ -48,7 +48,7 @@ def posterior(
 
 @eqx.filter_jit
 def _posterior(gp: SparseGP, x: jax.Array, jitter: jax.Array) -> Any:
-    return variational.marginals(gp, x, jitter), variational.joint(gp, x, jitter), variational.kl(gp.q)
+    return variational.marginals(gp, x, jitter), variational.joint(gp, x, jitter), gp.q.kl()
 
 
 @dataclass

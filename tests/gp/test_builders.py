@@ -2,6 +2,7 @@
 
 import inspect
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -39,6 +40,11 @@ def frozen(model):
 
 def size(length, patch, stride):
     return (length - patch) // stride + 1
+
+
+def test_sizes_may_be_numbers_of_numpy():
+    sizes = {"patch_size": np.int64(3), "stride": (np.int32(2), 1)}
+    assert eqx.tree_equal(build("conv", **sizes), build("conv", patch_size=3, stride=(2, 1)))
 
 
 @pytest.mark.parametrize("name", ["deep_conv", "deep_tick"])

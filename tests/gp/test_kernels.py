@@ -17,6 +17,7 @@ from tickgp.gp.kernels import (
     Sum,
     expected_crossings,
     squared_distances,
+    with_slope,
 )
 
 LIBRARY = SimpleNamespace(
@@ -142,6 +143,30 @@ def test_gram_and_gradients_equal_the_loops_also_at_duplicates(name, D):
     np.testing.assert_allclose(K, reference.gram(KERNELS[name](LOOPS, *inputs[:2]), a, b), rtol=1e-7, atol=1e-7)
     for got, expected in zip(gradients, finite_differences(name, weights, inputs), strict=True):
         np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.usefixtures("float64")
+@both_paths
+@pytest.mark.parametrize(("kernel", "factor"), [(SquaredExponential, 1), (Matern32, 3), (Matern52, 5 / 3)])
+def test_covariance_of_gradients_in_closed_form(kernel, factor, D):
+    """cov[∂g(a), ∂g(b)] is factor · variance / lengthscale² at a = b, and the same as by the slopes of c nearby."""
+    lengthscales, a = np.linspace(0.5, 2.0, D), jnp.asarray(points(D)[0][0])
+    k = kernel(1.3, lengthscales)
+    second = jax.jit(jax.jacfwd(jax.grad(lambda a, b: k(a[None], b[None])[0, 0], argnums=1)))
+    expected = np.diag(factor * 1.3 / lengthscales**2)
+    np.testing.assert_allclose(second(a, a), expected, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(second(a, a + 1e-6), expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.usefixtures("float64")
+@pytest.mark.parametrize(
+    ("kernel", "slope"), [(SquaredExponential, -1 / 2), (Matern12, 0.0), (Matern32, -3 / 2), (Matern52, -5 / 6)]
+)
+def test_the_slope_of_a_correlation_at_the_origin(kernel, slope):
+    """By r². That of Matérn-1/2 is infinite, and 0 is put in its place."""
+    value, derivative = with_slope(kernel.correlation, jnp.zeros(3))
+    np.testing.assert_allclose(value, 1, rtol=1e-12)
+    np.testing.assert_allclose(derivative, slope, rtol=1e-12)
 
 
 @single_kernel

@@ -16,7 +16,7 @@ from problems import M, posterior
 from tickgp.gp import variational
 from tickgp.gp.covariances import AbstractCovariance
 from tickgp.gp.inducing import InducingPoints
-from tickgp.gp.kernels import SquaredExponential
+from tickgp.gp.kernels import Matern32, Matern52, SquaredExponential
 from tickgp.gp.multioutput import LinearCoregionalization, Separate, Shared
 from tickgp.gp.params import Real
 from tickgp.gp.variational import SparseGP
@@ -176,6 +176,13 @@ def test_value_and_gradient_prior_is_that_of_finite_differences():
     kernel = eqx.filter_jit(lambda gp, x: (gp.kernel.Kuf(gp.inducing, x), gp.kernel.Kff_joint(x), gp.kernel.Kff(x)))
     for ours, differenced in zip(kernel(gp, x), (Kuf, Kff, np.diagonal(Kff, axis1=1, axis2=2)), strict=True):
         np.testing.assert_allclose(ours[0], differenced, atol=1e-7)
+
+
+@pytest.mark.parametrize(("kernel", "of_slope"), [(SquaredExponential, 5.2), (Matern52, 8.6667), (Matern32, 15.6)])
+def test_value_and_gradient_of_one_input(kernel, of_slope):
+    """With a variance of 1.3 and a lengthscale of 0.5: var[∂g] = −k''(0), which is independent of g."""
+    covariance = ValueAndGradient(kernel(1.3, 0.5)).Kff_joint(jnp.asarray([[0.2], [0.7]]))
+    np.testing.assert_allclose(covariance, [np.diag([1.3, of_slope])] * 2, rtol=1e-5, atol=1e-12)
 
 
 def test_value_and_gradient_posterior():

@@ -6,9 +6,11 @@ import pytest
 from jaxtyping import Array
 
 from tickgp.gp.builders import deep_se, deep_tick, tick
-from tickgp.gp.kernels import Matern32, SquaredExponential, Sum
-from tickgp.gp.likelihoods import Softmax
-from tickgp.gp.params import Positive, Real, Triangular, freeze, positive, trainable, unfreeze
+from tickgp.gp.inducing import AbstractInducing
+from tickgp.gp.kernels import AbstractStationary, Matern32, SquaredExponential, Sum
+from tickgp.gp.likelihoods import AbstractClassification, Softmax
+from tickgp.gp.params import AbstractParameter, Positive, Real, Triangular, freeze, positive, trainable, unfreeze
+from tickgp.gp.variational import AbstractVariational
 
 IMAGES = np.random.default_rng(0).uniform(size=(12, 6, 6, 1))
 SMALL = {"num_inducing": 4, "patch_size": 3}
@@ -124,6 +126,49 @@ def test_freezing_keeps_every_bit(x64):
         back = unfreeze(freeze((parameter,), lambda t: t[0]), lambda t: t[0])[0]
         assert back.raw.dtype == raws.dtype
         np.testing.assert_array_equal(back.raw, raws)
+
+
+class Between(AbstractParameter):
+    """low + (high − low) · sigmoid(raw), with more fields than the library's own, one of them an array."""
+
+    raw: Array
+    trainable: bool = eqx.field(static=True)
+    low: Array
+    high: float = eqx.field(static=True)
+
+    def __init__(self, low, high):
+        self.raw, self.trainable, self.low, self.high = jnp.zeros(3), True, jnp.asarray(low), high
+
+    @property
+    def value(self):
+        return self.low + (self.high - self.low) * jax.nn.sigmoid(self.raw)
+
+
+def test_freezing_keeps_what_else_a_parameter_holds():
+    model = (Between(2.0, 8.0), Real(1.0))
+    cold = freeze(model, lambda m: m[0])
+    assert [p.trainable for p in (*model, *cold)] == [True, True, False, True]
+    np.testing.assert_array_equal(cold[0].value, np.full(3, 5.0))
+    assert eqx.tree_equal(unfreeze(cold, lambda m: m), model)
+
+
+ABSTRACT = {
+    AbstractParameter: {"raw", "trainable", "value"},
+    AbstractStationary: {"variance", "lengthscale", "correlation"},
+    AbstractInducing: {"Z", "value"},
+    AbstractVariational: {"q_mu", "spread", "variance", "draw", "kl"},
+    AbstractClassification: {"num_classes", "num_outputs", "expected_log_prob", "probabilities"},
+}
+
+
+@pytest.mark.parametrize("base", ABSTRACT)
+def test_a_class_without_a_field_that_its_base_asks_for_is_refused(base):
+    """Which equinox sees only where annotations are no strings."""
+    missing = base.__abstractmethods__ | base.__abstractvars__
+    assert missing == ABSTRACT[base]
+    methods = {name: lambda self: None for name in base.__abstractmethods__}
+    with pytest.raises(TypeError, match="abstract"):
+        type("WithoutFields", (base,), methods)()
 
 
 def test_a_parameter_that_reached_its_floor_can_be_frozen():

@@ -1,6 +1,7 @@
 """Runs side by side: ordered by ELBO, and refused where ELBOs say nothing of each other."""
 
 import json
+from itertools import permutations
 from pathlib import Path
 
 import pytest
@@ -65,6 +66,16 @@ def test_images_read_in_the_same_way_must_be_equal(tmp_path):
         read_as(run, image_size=16)
     with pytest.raises(ValueError, match="the images or labels themselves"):
         compare_runs([a, b])
+
+
+def test_every_two_runs_must_have_the_same_labels(tmp_path):
+    """In whatever order: two that differ are not made equal by a third that was read in another way."""
+    a = read_as(write_run(tmp_path / "a", -1.0, sha256="01" * 32), image_size=16)
+    b = read_as(write_run(tmp_path / "b", -2.0, sha256="23" * 32), image_size=32)
+    c = read_as(write_run(tmp_path / "c", -3.0, sha256="45" * 32), image_size=32)
+    for runs in permutations([a, b, c]):
+        with pytest.raises(ValueError, match="the images or labels themselves"):
+            compare_runs(runs)
 
 
 def test_runs_that_do_not_know_their_labels_apart(tmp_path):

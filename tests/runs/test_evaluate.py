@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from data.written import mnist_folder
-from sklearn.metrics import roc_auc_score
+from sklearn.metrics import roc_auc_score, roc_curve
 
 from tickgp.data.dataset import load_dataset
 from tickgp.data.locate import DatasetUnavailableError
@@ -15,7 +15,8 @@ from tickgp.errors import UsageError
 from tickgp.runs import evaluate
 from tickgp.runs.evaluate import evaluate_run
 from tickgp.runs.folder import load_own
-from tickgp.runs.model_file import load_model, save_model
+from tickgp.runs.model_file import ARRAYS, load_model, save_model
+from tickgp.runs.places import file_name
 from tickgp.training.config import Config, DataConfig
 
 
@@ -46,9 +47,22 @@ def test_classes_are_matched_by_name_and_strangers_left_out(finished, arrays):
     known = names != "zero"
     assert evaluation.metrics["test"]["n"] == known.sum()
     assert evaluation.metrics["test"]["top1_error"] == pytest.approx(np.mean(said[known] != names[known]))
-    assert any("the model knows no zero" in note for note in evaluation.notes)
-    (written,) = (finished / "evaluations").iterdir()
+    assert any("the model does not know the class zero, so metrics are of the" in note for note in evaluation.notes)
+    (written,) = (finished / "evaluations").glob("digits.npz-????????.json")
     assert json.loads(written.read_text()) == evaluation.metrics
+    assert (evaluation.metrics["dataset"], evaluation.metrics["steps"]) == (f"npz:{path}", 30)
+
+
+def test_each_dataset_has_a_file_of_its_own(tmp_path, monkeypatch):
+    """Also those that are called alike in two folders; and only one, however its path is written."""
+    names = set()
+    for place in ("here", "there"):
+        (tmp_path / place / "a").mkdir(parents=True)
+        monkeypatch.chdir(tmp_path / place)
+        names |= {file_name(name) for name in ("folder:o", "folder:a-b", "folder:a/b", "folder:b", "npz:b")}
+    assert len(names) == 10
+    assert file_name("folder:a/../o") == file_name(f"folder:{tmp_path}/there/o")
+    assert file_name("mnist") == "mnist"
 
 
 def test_strangeness_is_against_the_runs_own_test_images(finished, arrays):
@@ -60,7 +74,8 @@ def test_strangeness_is_against_the_runs_own_test_images(finished, arrays):
     for name in ("entropy", "mutual_information", "variance", "distance"):
         scores = np.concatenate([np.asarray(getattr(p, name)) for p in (inside, outside)])
         assert metrics["auroc"][name] == pytest.approx(roc_auc_score(stranger, scores))
-        assert 0 <= metrics["fpr95"][name] <= 1
+        false_alarms, found, _ = roc_curve(stranger, scores, drop_intermediate=False)
+        assert metrics["fpr95"][name] == pytest.approx(false_alarms[found >= 0.95].min())
 
 
 def test_without_a_known_class_only_strangeness_is_left(finished, tmp_path):
@@ -95,6 +110,21 @@ def test_a_data_folder_that_is_not_there_is_said(finished, arrays, tmp_path):
     """Also where it would only be for the run's own images."""
     with pytest.raises(UsageError, match=r"the data folder is .*typo, which is not a folder"):
         evaluate_run(finished, DataConfig(f"npz:{arrays[0]}", data_dir=tmp_path / "typo"))
+
+
+def test_a_data_folder_of_the_environment_is_needed_only_for_what_is_in_it(finished, arrays, tmp_path, monkeypatch):
+    monkeypatch.setenv("TICKGP_DATA", str(tmp_path / "gone"))
+    for name in ("digits", f"npz:{arrays[0]}"):
+        assert evaluate_run(finished, DataConfig(name)).metrics["test"]["n"] > 0
+    with pytest.raises(UsageError, match=r"\$TICKGP_DATA is .*gone, which is not a folder"):
+        evaluate_run(finished, DataConfig("mnist"))
+
+
+def test_rows_are_those_of_arrays_alone(finished):
+    """Only a classifier scales them: 1×1 images of a run are as they are."""
+    trained = replace(load_model(finished), image_shape=(1, 1, 5))
+    of_arrays = replace(trained, config=replace(trained.config, data=DataConfig(ARRAYS)))
+    assert (trained.takes_rows, of_arrays.takes_rows) == (False, True)
 
 
 def test_its_own_data_are_read_as_they_were_for_training(finished):

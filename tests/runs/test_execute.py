@@ -18,11 +18,13 @@ import tickgp
 from tickgp.data.dataset import load_dataset
 from tickgp.errors import UsageError
 from tickgp.evaluation import bound
+from tickgp.evaluation.promise import share_interval
 from tickgp.gp import layer_builders
 from tickgp.runs import judge
+from tickgp.runs import run as running
 from tickgp.runs.events import Finished, Note, Report, Stopped
 from tickgp.runs.execute import Limits, execute
-from tickgp.runs.folder import PREVIOUS, append_history, prepare, read_history
+from tickgp.runs.folder import PREVIOUS, prepare, read_history, write_history
 from tickgp.runs.model_file import TrainedModel, load_model
 from tickgp.runs.report import write_predictions, write_report
 from tickgp.training import loop
@@ -45,8 +47,8 @@ def test_the_folder_holds_what_the_contract_says(finished):
     keys = ["n", "top1_error", "top2_error", "top3_error", "nll", "nll_misses", "ece", "brier", "aurc"]
     assert list(metrics["test"]) == keys
     assert metrics["test"]["n"] == 360
-    low, high = metrics["interval"]["top1_error"]
-    assert low <= metrics["test"]["top1_error"] <= high
+    wrong = round(360 * metrics["test"]["top1_error"])
+    assert metrics["interval"]["top1_error"] == pytest.approx(share_interval(wrong, 360))
     lines = untimed(finished)
     assert [line["step"] for line in lines] == [5, 10, 15, 20, 25, 30]
     assert all(set(line) == {"step", "elbo", "nll", "top1_error", "train_nll", "jitter", "skipped"} for line in lines)
@@ -140,6 +142,10 @@ def test_the_table_of_test_images_agrees_with_the_metrics(finished):
     assert [line["predicted"] for line in lines] == [data.class_names[k] for k in p.argmax(axis=1)]
     assert [float(line["probability"]) for line in lines] == p.max(axis=1).tolist()
     np.testing.assert_allclose([float(line["entropy"]) for line in lines], -(p * np.log(p)).sum(axis=1), rtol=1e-4)
+    distance = np.array([float(line["distance"]) for line in lines])
+    rule = load_model(finished).rule()
+    assert [line["unusual"] for line in lines] == [str(far) for far in distance > rule.max_distance]
+    assert [line["hand_over"] for line in lines] == [str(person) for person in rule.hand_over(p.max(axis=1), distance)]
 
 
 def test_test_images_are_called_by_their_files(finished, tmp_path):
@@ -149,8 +155,9 @@ def test_test_images_are_called_by_their_files(finished, tmp_path):
     names = ("0/a, b.png", '1/"c" & d.png', "2/café.png", "3/caf\udce9.png")
     data = replace(whole, test=replace(whole.test.take(np.arange(4)), names=names))
     prediction = trained.predict(data.test.images)
-    write_predictions(tmp_path / "run", data, prediction)
-    write_report(tmp_path / "run", trained, data, prediction)
+    metrics = json.loads((finished / "metrics.json").read_text())
+    write_predictions(tmp_path / "run", data, prediction, trained.rule())
+    write_report(tmp_path / "run", trained, data, prediction, metrics)
     assert [line["image"] for line in rows(tmp_path / "run")] == [*names[:3], r"3/caf\udce9.png"]
     page = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
     for shown in ("0/a, b.png", "1/&quot;c&quot; &amp; d.png", "2/café.png", r"3/caf\udce9.png"):
@@ -213,6 +220,35 @@ def test_a_finished_run_is_left_as_it_is(finished):
     assert changed <= {"metrics.jsonl"}
 
 
+def test_a_run_killed_while_it_writes_its_report_is_not_finished(finished, tmp_path, monkeypatch):
+    """Nor is anything left that was said of the model before: its metrics, its metrics on other data."""
+    run, longer = tmp_path / "run", Limits(35, None)
+    shutil.copytree(finished, run)
+    (run / "evaluations").mkdir(exist_ok=True)
+    (run / "evaluations" / "mnist.json").write_text("{}")
+    with monkeypatch.context() as killed:
+        killed.setattr(running, "write_report", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            list(execute(run, limits=longer))
+    assert not (run / "metrics.json").exists()
+    assert not (run / "evaluations").exists()
+    assert "after 30 training steps" in (run / "report.html").read_text()
+    *_, event = execute(run)
+    assert isinstance(event, Finished)
+    assert event.metrics == json.loads((run / "metrics.json").read_text())
+    assert "after 35 training steps" in (run / "report.html").read_text()
+
+
+def test_a_report_that_cannot_be_written_costs_no_step(tmp_path):
+    events = execute(tmp_path / "run", SMALL)
+    next(event for event in events if isinstance(event, Report))
+    (tmp_path / "run" / "metrics.jsonl").unlink()
+    (tmp_path / "run" / "metrics.jsonl").mkdir()
+    with pytest.raises(OSError, match=r"metrics\.jsonl cannot be written .* make that possible, or use another folder"):
+        list(events)
+    assert [path.name for path in (tmp_path / "run" / "checkpoint").iterdir()] == ["step-00000010.safetensors"]
+
+
 def test_a_finished_run_without_its_checkpoints_is_not_begun_anew(finished, tmp_path):
     shutil.copytree(finished, tmp_path / "run")
     shutil.rmtree(tmp_path / "run" / "checkpoint")
@@ -249,6 +285,27 @@ def test_data_that_changed_are_noticed(tmp_path):
     np.savez(tmp_path / "data.npz", x=x[:58], y=y[:58])
     with pytest.raises(ValueError, match="it had 60 images and has 58 now; restore them"):
         list(execute(tmp_path / "run"))
+
+
+def test_a_run_goes_on_with_images_that_were_moved(tmp_path):
+    """If they are the same; and it knows their place from then on."""
+    run, old, new = tmp_path / "run", tmp_path / "old.npz", tmp_path / "new.npz"
+    x, y = np.random.default_rng(0).random((60, 8, 8, 1)), np.arange(60) % 2
+    np.savez(old, x=x, y=y)
+    np.savez(tmp_path / "other.npz", x=1 - x, y=y)
+    assert list(execute(run, replace(SMALL, data=DataConfig(f"npz:{old}")), stop=lambda: True))[-1] == Stopped(0)
+    prepare(replace(SMALL, data=DataConfig(f"npz:{old}")), run)
+    asked = iter(range(100))
+    assert list(execute(run, stop=lambda: next(asked) == 5))[-1] == Stopped(5)
+    old.rename(new)
+    with pytest.raises(ValueError, match=r"not there any more; put it back, or .* `tickgp train --resume`"):
+        list(execute(run))
+    with pytest.raises(ValueError, match="is no longer what"):
+        list(execute(run, dataset=f"npz:{tmp_path}/other.npz"))
+    assert read_config(run / "config.toml").data == DataConfig(f"npz:{old}")
+    *_, event = execute(run, dataset=f"npz:{tmp_path}/run/../new.npz")
+    assert event.metrics["dataset"] == f"npz:{new}"
+    assert read_config(run / "config.toml").data == DataConfig(f"npz:{new}")
 
 
 def test_when_nobody_listens_any_more_a_checkpoint_is_kept(tmp_path):
@@ -458,7 +515,8 @@ def test_the_report_of_a_run_that_is_trained_further_is_of_one_state(finished, t
     before = (run / "report.html").read_text()
     longer = replace(SMALL, training=replace(SMALL.training, max_steps=60))
     (run / "config.toml").write_text(format_config(longer))
-    append_history(run, {**read_history(run)[-1], "step": 35})
-    trained = load_model(run)
-    write_report(run, trained, data, trained.predict(data.test.images))
+    history = read_history(run)
+    write_history(run, [*history, {**history[-1], "step": 35}])
+    trained, metrics = load_model(run), json.loads((run / "metrics.json").read_text())
+    write_report(run, trained, data, trained.predict(data.test.images), metrics)
     assert (run / "report.html").read_text() == before

@@ -14,7 +14,7 @@ import pytest
 from runs.small import SMALL, untimed
 
 from tickgp.runs.folder import prepare
-from tickgp.runs.model_file import load_threshold
+from tickgp.runs.model_file import load_rule
 
 FLAGS = [
     *("--num-inducing", "10", "--max-steps", "60", "--batch-size", "16"),
@@ -84,7 +84,7 @@ def test_killed_runs_end_like_an_undisturbed_one(tmp_path):
         assert (tmp_path / "killed" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
     assert untimed(tmp_path / "killed") == untimed(tmp_path / "whole")
     said = json.loads(output)
-    assert said.pop("hand_over") == asdict(load_threshold(tmp_path / "whole"))
+    assert said.pop("hand_over") == asdict(load_rule(tmp_path / "whole").threshold)
     assert said == json.loads((tmp_path / "whole/metrics.json").read_text())
 
 
@@ -94,3 +94,12 @@ def test_resume_keeps_the_settings(tmp_path):
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 2
     assert "is continued with its own settings; give only --max-steps or --max-seconds" in errors
+
+
+@pytest.mark.slow
+def test_when_nobody_reads_its_output_a_run_keeps_a_checkpoint(tmp_path):
+    with start(tmp_path, *FLAGS, "--out", "run") as process:
+        assert any(line.startswith("compiling") for line in iter(process.stdout.readline, ""))
+        process.stdout.close()
+        assert process.wait(timeout=120) == 1, process.stderr.read()
+    assert checkpointed(tmp_path / "run")

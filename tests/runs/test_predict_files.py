@@ -11,13 +11,13 @@ from rich.console import Console
 
 from tickgp.cli.tables import answers_table, comparison_table, metrics_table, strangeness_table
 from tickgp.data.dataset import load_dataset
-from tickgp.evaluation.handover import HeldOut
+from tickgp.evaluation.handover import HeldOut, Rule
 from tickgp.evaluation.promise import Threshold
 from tickgp.experiments.cells import pretrained
 from tickgp.experiments.results import agree, settings_of
 from tickgp.runs import model_file
 from tickgp.runs.compare import Compared
-from tickgp.runs.model_file import included, load_config, load_model, load_threshold, save_model
+from tickgp.runs.model_file import included, load_config, load_model, load_rule, save_model
 from tickgp.runs.predict import Answer, find_pictures, other_sizes, predict_files
 
 
@@ -54,7 +54,7 @@ def test_answers_are_those_of_the_pixels(trained, pictures):
     folder, pixels = pictures
     files = find_pictures([folder / "b", folder / "a" / "0.png"])
     assert [file.name for file in files] == ["1.png", "3.png", "5.png", "0.png"]
-    answers, problems = predict_files(trained, files, threshold=None)
+    answers, problems = predict_files(trained, files, rule=Rule())
     expected = trained.predict(pixels[[1, 3, 5, 0]])
     assert problems == []
     for i, answer in enumerate(answers):
@@ -70,8 +70,9 @@ def test_answers_are_those_of_the_pixels(trained, pictures):
 
 def test_below_the_threshold_a_person_decides(trained, pictures):
     files = find_pictures([pictures[0]])
-    sure = sorted(answer.probability for answer in predict_files(trained, files, threshold=None)[0])
-    answers, _ = predict_files(trained, files, threshold=Threshold(sure[3], 0.1, 0.95, 0.5, 50, 0, 0.1))
+    sure = sorted(answer.probability for answer in predict_files(trained, files)[0])
+    rule = Rule(threshold=Threshold(sure[3], 0.1, 0.95, 0.5, 50, 0, 0.1))
+    answers, _ = predict_files(trained, files, rule=rule)
     assert sorted(answer.probability for answer in answers if answer.hand_over) == sure[:3]
     assert shown(answers_table(answers, promised=True)).count("a person: unsure") == 3
 
@@ -79,10 +80,10 @@ def test_below_the_threshold_a_person_decides(trained, pictures):
 def test_an_unusual_image_is_for_a_person(trained, pictures):
     """However sure the model is of it; and it is said why."""
     files = find_pictures([pictures[0]])
-    distance = sorted(answer.distance for answer in predict_files(trained, files, threshold=None)[0])
-    held_out = replace(trained.held_out, distance=np.full(360, distance[3]))
-    rule = Threshold(0.0, 0.1, 0.95, 1.0, 50, 0, 0.1, max_distance=held_out.max_distance())
-    answers, _ = predict_files(replace(trained, held_out=held_out), files, threshold=rule)
+    distance = sorted(answer.distance for answer in predict_files(trained, files)[0])
+    limit = replace(trained.held_out, distance=np.full(360, distance[3])).max_distance()
+    rule = Rule(limit, Threshold(0.0, 0.1, 0.95, 1.0, 50, 0, 0.1, max_distance=limit))
+    answers, _ = predict_files(trained, files, rule=rule)
     unusual = [answer for answer in answers if answer.unusual]
     assert sorted(answer.distance for answer in unusual) == distance[3:]
     assert [answer.hand_over for answer in answers] == [answer.unusual for answer in answers]
@@ -92,11 +93,25 @@ def test_an_unusual_image_is_for_a_person(trained, pictures):
 @pytest.mark.parametrize("as_path", [str, Path])
 def test_without_a_threshold_the_share_of_unusual_images_is_still_a_choice(trained, pictures, as_path):
     files = [*map(as_path, find_pictures([pictures[0]]))]
-    answers = [predict_files(trained, files, threshold=None, max_unusual=share)[0] for share in (0.0, 0.5, 0.99)]
+    rules = [trained.rule(max_error=1e-9, max_unusual=share) for share in (0.0, 0.5, 0.99)]
+    assert all(rule.threshold is None for rule in rules)
+    answers = [predict_files(trained, files, rule=rule)[0] for rule in rules]
     limits = [trained.held_out.max_distance(share) for share in (0.0, 0.5, 0.99)]
     for answered, limit in zip(answers, limits, strict=True):
         assert [a.unusual for a in answered] == [a.distance > limit for a in answered]
     assert sum(a.unusual for a in answers[0]) < sum(a.unusual for a in answers[2])
+
+
+def test_by_default_the_model_has_its_own_rule(trained, pictures):
+    """And one file needs no list."""
+    lax = replace(trained, config=replace(trained.config, max_error=0.9))
+    file = pictures[0] / "a" / "0.png"
+    for path in (file, str(file)):
+        (answer,), _ = predict_files(lax, path)
+        assert answer == predict_files(lax, [file], rule=lax.rule())[0][0]
+        assert answer.hand_over == lax.rule().hand_over([answer.probability], [answer.distance])[0]
+    assert lax.threshold() == lax.rule().threshold
+    assert predict_files(trained, file)[0][0].hand_over  # too few images for 1 %
 
 
 def test_a_trained_model_is_shown_in_a_few_lines(trained):
@@ -141,16 +156,18 @@ def test_long_paths_are_folded_not_cut():
 def test_a_bad_image_is_named_or_left_out(trained, pictures, tmp_path):
     (tmp_path / "broken.png").write_bytes(b"no picture")
     files = [*find_pictures([pictures[0] / "a"]), tmp_path / "broken.png"]
-    with pytest.raises(ValueError, match=r"broken\.png cannot be read as an image .* --skip-bad-images"):
-        predict_files(trained, files, threshold=None)
-    answers, (problem,) = predict_files(trained, files, threshold=None, skip_bad_images=True)
+    with pytest.raises(
+        ValueError, match=r"broken\.png cannot be .* --skip-bad-images \(in Python: skip_bad_images=True"
+    ):
+        predict_files(trained, files)
+    answers, (problem,) = predict_files(trained, files, skip_bad_images=True)
     assert len(answers) == 3
     assert "broken.png" in problem
 
 
 def test_a_model_of_rows_takes_no_pictures(trained, pictures):
     with pytest.raises(ValueError, match="takes inputs of 1×1×5 numbers, which are no pictures"):
-        predict_files(replace(trained, image_shape=(1, 1, 5)), find_pictures([pictures[0]]), threshold=None)
+        predict_files(replace(trained, image_shape=(1, 1, 5)), find_pictures([pictures[0]]))
 
 
 def test_missing_and_empty_places_are_said(tmp_path):
@@ -173,13 +190,15 @@ def test_the_model_file_keeps_what_thresholds_come_from(trained, tmp_path):
     chosen = loaded.threshold(0.02)
     kept = (confidence >= chosen.threshold) & (distance <= chosen.max_distance)
     assert np.sum(kept) == round(chosen.kept * 400)
+    assert load_rule(tmp_path) == loaded.rule()
     with pytest.raises(ValueError, match="held-out images"):
         loaded.threshold(0.001)
     save_model(tmp_path, replace(trained, familiarity=None, held_out=None))
-    assert "no held-out images" in load_model(tmp_path).threshold_or_reason()
+    assert "no held-out images" in load_model(tmp_path).rule().reason
+    assert load_rule(tmp_path) == load_model(tmp_path).rule() == Rule(reason=load_rule(tmp_path).reason)
 
 
-@pytest.mark.parametrize("load", [load_model, load_config, load_threshold])
+@pytest.mark.parametrize("load", [load_model, load_config, load_rule])
 @pytest.mark.parametrize(("change", "which"), [(-1, "an earlier"), (1, "a later")])
 def test_a_model_of_another_version(trained, tmp_path, monkeypatch, load, change, which):
     with monkeypatch.context() as then:
@@ -195,6 +214,28 @@ def test_a_model_file_without_a_format_is_an_early_one(trained, tmp_path, monkey
     monkeypatch.setattr(model_file, "save_tree", less)
     save_model(tmp_path, trained)
     with pytest.raises(ValueError, match="made by an earlier version"):
+        load_model(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"format": "two"},
+        {"class_names": '["0", '},
+        {"class_names": "3"},
+        {"image_shape": '["x"]'},
+        {"hand_over": "{}"},
+        {"hand_over": '{"source": "test", "confidence": ["x"], "right": [1], "distance": [1]}'},
+    ],
+    ids=str,
+)
+def test_damage_in_the_words_of_a_model_is_told(trained, tmp_path, monkeypatch, damage):
+    save = model_file.save_tree
+    monkeypatch.setattr(model_file, "save_tree", lambda path, tree, words: save(path, tree, {**words, **damage}))
+    save_model(tmp_path, trained)
+    with pytest.raises(
+        ValueError, match=r"model\.safetensors is damaged: its words cannot be read .*; use another copy"
+    ):
         load_model(tmp_path)
 
 
@@ -234,6 +275,19 @@ def test_the_model_that_comes_with_the_library():
     assert (strange.distance > rule.max_distance).all()
     assert strange.probabilities.max(axis=1)[10:].min() > rule.threshold  # by its probabilities it would decide
     assert sum(path.stat().st_size for path in model_file._INCLUDED.rglob("*")) < 3_000_000
+
+
+def test_the_example_of_the_readme():
+    root = Path(__file__).parents[2]
+    lines = [line for line in (root / "README.md").read_text().splitlines() if line.startswith("│ docs/examples/")]
+    trained = load_model(Path("mnist-tick"))
+    answers, _ = predict_files(trained, [root / line.split()[1] for line in lines])
+    decided = [("the model", "a person")[answer.hand_over] + ": unusual" * answer.unusual for answer in answers]
+    assert decided == ["the model", "a person", "a person: unusual"]
+    for line, answer in zip(lines, answers, strict=True):
+        _, label, probability, *_ = (cell.strip() for cell in line.strip("│").split("│"))
+        assert label == answer.label
+        assert float(probability.removesuffix(" %")) == pytest.approx(100 * answer.probability, abs=0.1)
 
 
 def test_the_included_model_leaves_thick_soft_digits_to_a_person():

@@ -8,7 +8,8 @@ from jax.scipy.special import entr
 from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray, Shaped
 
 from tickgp.baselines.cnn import CNN, UNITS, check_rate, dropout_scales
-from tickgp.gp.images import padded_batches, to_pixels
+from tickgp.gp.batches import padded_batches
+from tickgp.gp.images import to_pixels
 from tickgp.gp.predict import Prediction
 
 

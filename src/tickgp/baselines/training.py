@@ -15,7 +15,8 @@ import optax
 from jaxtyping import Array, ArrayLike, Float, Int, PRNGKeyArray, Shaped
 
 from tickgp.baselines.cnn import CNN, check_rate, dropout_scales
-from tickgp.gp.images import check_labels, shuffled, to_pixels
+from tickgp.gp.batches import Epochs, batch_at, check_at_least_one
+from tickgp.gp.images import check_labels, to_pixels
 
 _ADAM = optax.scale_by_adam()
 
@@ -65,18 +66,13 @@ def train_cnn(
     state = jax.tree.map(jnp.copy, start) if isinstance(start, CNNState) else initial_state(start)
     images = state.model.check(images)
     labels = check_labels(labels, len(images), state.model.num_classes)
-    for name, number in {"steps": steps, "batch_size": batch_size, "report_every": report_every}.items():
-        if number < 1:
-            raise ValueError(f"{name} {number} was given; it must be at least 1")
+    check_at_least_one(steps=steps, batch_size=batch_size, report_every=report_every)
     x, y, rates = jnp.asarray(images), jnp.asarray(labels), (learning_rate, check_rate(dropout))
     batch_size = min(batch_size, len(x))
     key_order, key_step = jax.random.split(key)
-    first, began, order = int(state.step), time.monotonic(), None
-    for i in range(first, steps):
-        epoch, place = divmod(i, len(x) // batch_size)
-        if order is None or place == 0:
-            order = shuffled(jax.random.fold_in(key_order, epoch), len(x))
-        state = _step(state, x, y, order, rates, key_step, batch_size=batch_size)
+    order, began = Epochs(len(x), batch_size, key_order), time.monotonic()
+    for i in range(int(state.step), steps):
+        state = _step(state, x, y, order(i), rates, key_step, batch_size=batch_size)
         ending = i + 1 == steps or stop()
         if ending or (i + 1) % report_every == 0:
             loss = _mean_loss(state)
@@ -119,8 +115,7 @@ def _step(
     batch_size: int,
 ) -> CNNState:
     """One step of Adam on the next batch of `order`, with new dropout; `rates` are those of learning and dropout."""
-    first = state.step % (len(order) // batch_size) * batch_size
-    batch = jax.lax.dynamic_slice_in_dim(order, first, batch_size)
+    batch = batch_at(state.step, order, batch_size)
     learning_rate, dropout = rates
 
     def loss(model: CNN) -> Float[Array, ""]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import multiprocessing
 import os
 import sys
@@ -26,6 +27,9 @@ SHORT = (tyro.conf.FlagCreatePairsOff, tyro.conf.DisallowNone)
 
 def main() -> None:
     """`tickgp`: exit 0, 1 when it failed, 2 when asked wrongly, 130 when stopped; a traceback only with --debug."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # names of files may be of any bytes
     arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
     if arguments == ["--version"]:
         print(tickgp.__version__)
@@ -63,7 +67,8 @@ def _in_words(error: Exception) -> str:
 def _run(arguments: list[str]) -> None:
     """The command that the first argument names, by itself: its errors then point to its own help."""
     others = (use.evaluate, use.predict, use.compare, use.info, use.report, reproduce, use.data)
-    commands = {"train": train_command(arguments)} | {command.__name__: command for command in others}
+    of_train = arguments if arguments[0] == "train" else []
+    commands = {"train": train_command(of_train)} | {command.__name__: command for command in others}
     if arguments[0] in commands:
         config = SHORT if {"-h", "--help"} & {*arguments} else ()
         tyro.cli(commands[arguments[0]], prog=f"tickgp {arguments[0]}", args=arguments[1:], config=config)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
@@ -11,7 +12,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 if TYPE_CHECKING:
-    from tickgp.evaluation.promise import Threshold
+    from tickgp.evaluation.handover import Rule
     from tickgp.runs.compare import Compared
     from tickgp.runs.predict import Answer
 
@@ -96,10 +97,10 @@ def data_table() -> Table:
     return table
 
 
-def promise(threshold: Threshold | str, answers: Sequence[Answer] = ()) -> str:
+def promise(rule: Rule, answers: Sequence[Answer] = ()) -> str:
     """When the model decides by itself and how often it is wrong then, or why it never does."""
-    if isinstance(threshold, str):
-        return f"No image can be decided by the model alone: {threshold}."
+    if (threshold := rule.threshold) is None:
+        return never(rule.reason)
     person = sum(bool(answer.hand_over) for answer in answers)
     counted = f"For a person: {person} of {len(answers)}. " if answers else ""
     return (
@@ -110,16 +111,24 @@ def promise(threshold: Threshold | str, answers: Sequence[Answer] = ()) -> str:
     )
 
 
-def promise_as_json(threshold: Threshold | str) -> dict[str, Any]:
-    """The threshold, or null and the reason why there is none."""
-    return {"threshold": None, "reason": threshold} if isinstance(threshold, str) else asdict(threshold)
+def never(reason: str) -> str:
+    """Why the model decides nothing by itself."""
+    return f"No image can be decided by the model alone: {reason}."
+
+
+def promise_as_json(rule: Rule) -> dict[str, Any]:
+    """The threshold, or null and the reason why there is none; with the limit of the distance, if there is one."""
+    if rule.threshold is not None:
+        return asdict(rule.threshold)
+    limit = rule.max_distance if math.isfinite(rule.max_distance) else None
+    return {"threshold": None, "reason": rule.reason, "max_distance": limit}
 
 
 def handed_over(handed: dict[str, Any]) -> str:
     """What the threshold of a run made of the images of an evaluation, or why it has none."""
     if "reason" in handed:
         unusual = f" Unlike the training images: {percent(handed['unusual'])}." if "unusual" in handed else ""
-        return f"{promise(handed['reason'])}{unusual}"
+        return f"{never(handed['reason'])}{unusual}"
     rest = ""
     if handed["error_of_the_rest"] is not None:
         rest = f"; of the rest {percent(handed['error_of_the_rest'])} are labelled wrongly"

@@ -18,7 +18,8 @@ from tickgp.cli.progress import progress
 from tickgp.cli.signals import stop_on_signal
 from tickgp.cli.tables import metrics_table, open_console, promise, promise_as_json, say
 from tickgp.errors import UsageError
-from tickgp.training.config import Config
+from tickgp.runs.places import short_name
+from tickgp.training.config import Config, DataConfig
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -37,7 +38,8 @@ class TrainOptions:
     overwrite: bool = False
     """Replace the run that the folder holds; if finished, it stays in previous-run/ there until the new one is."""
     resume: Annotated[Path | None, tyro.conf.arg(metavar="RUN")] = None
-    """Continue this run; only --max-steps and --max-seconds may be given anew."""
+    """Continue this run; only --max-steps and --max-seconds may be given anew, and with --dataset or --data-dir the
+    place where its images are now."""
     device: Device = None
     """Where to compute; by default a GPU if there is one."""
     tensorboard: bool = False
@@ -52,7 +54,7 @@ def train_command(arguments: list[str]) -> Callable[..., None]:
     before = Config()
     if resumed := _value_of("--resume", arguments):
         if not (Path(resumed) / "config.toml").is_file():
-            raise UsageError(f"{resumed} holds no run to resume; give the folder of one")
+            raise UsageError(f"{resumed} is not the folder of a run; give --resume one that `tickgp train` wrote")
         before = _settings(Path(resumed) / "config.toml")
     elif given := _value_of("--config", arguments):
         before = _settings(Path(given))
@@ -91,16 +93,24 @@ def _train(options: TrainOptions, before: Config) -> None:
         _check_resumed(options, before)
     set_up(options.device, float64=config.model.float64)
     from tickgp.runs.execute import Limits, execute
-    from tickgp.runs.model_file import load_threshold
+    from tickgp.runs.model_file import load_rule
 
     new = options.resume is None
-    limits = None if new or config == before else Limits(config.training.max_steps, config.training.max_seconds)
+    limits = Limits(config.training.max_steps, config.training.max_seconds)
+    kept = new or config.training == before.training
     command = shlex.join(["tickgp", *sys.argv[1:]])
     console = open_console(options.json)
     with stop_on_signal() as stopping, progress(console, config.model.name, config.training.max_steps) as show:
         draw = _tensorboard(folder) if options.tensorboard else lambda report: None
-        start = config if new else None
-        events = execute(folder, start, overwrite=options.overwrite, limits=limits, stop=stopping, command=command)
+        events = execute(
+            folder,
+            config if new else None,
+            overwrite=options.overwrite,
+            limits=None if kept else limits,
+            **_moved(before.data, config.data),
+            stop=stopping,
+            command=command,
+        )
         ended = _follow(events, show, draw, console)
     if isinstance(ended, int):
         if options.json:
@@ -113,10 +123,10 @@ def _train(options: TrainOptions, before: Config) -> None:
         say(console, go_on if begun else "stopped before the first step; nothing was written")
         sys.exit(130 if stopping() else 0)
     if options.json:
-        print(json.dumps({**ended, "hand_over": promise_as_json(load_threshold(folder))}))
+        print(json.dumps({**ended, "hand_over": promise_as_json(load_rule(folder))}))
         return
     console.print(metrics_table(f"{config.model.name} on {config.data.dataset}", ended))
-    say(console, promise(load_threshold(folder)))
+    say(console, promise(load_rule(folder)))
     say(console, f"the report is {folder / 'report.html'}")
 
 
@@ -155,17 +165,27 @@ def _folder(options: TrainOptions) -> Path:
     """The folder of the run."""
     if options.resume is not None:
         return options.resume
-    name = options.config.data.dataset.replace("/", "-").replace(":", "-")
+    name = short_name(options.config.data.dataset)
     return options.out or Path("runs") / f"{name}-{options.config.model.name}-{options.config.seed}"
 
 
+def _moved(before: DataConfig, now: DataConfig) -> dict[str, Any]:
+    """The place of the images, where it is not the one that was known."""
+    places = {"dataset": (before.dataset, now.dataset), "data_dir": (before.data_dir, now.data_dir)}
+    return {name: new for name, (old, new) in places.items() if new != old}
+
+
 def _check_resumed(options: TrainOptions, before: Config) -> None:
-    """A run is continued as it was begun, to another step or for another time if asked."""
+    """A run goes on as it was begun; if asked to another step, for another time, or with images that were moved."""
     run, asked = options.resume, options.config.training
     if options.out is not None or options.overwrite or options.config_file is not None:
         raise UsageError(
             f"--resume {run} goes on in its folder with its settings; leave out --out, --overwrite, --config"
         )
-    kept = replace(before.training, max_steps=asked.max_steps, max_seconds=asked.max_seconds)
-    if options.config != replace(before, training=kept):
-        raise UsageError(f"{run} is continued with its own settings; give only --max-steps or --max-seconds")
+    training = replace(before.training, max_steps=asked.max_steps, max_seconds=asked.max_seconds)
+    places = {name: getattr(options.config.data, name) for name in ("dataset", "data_dir")}
+    if options.config != replace(before, training=training, data=replace(before.data, **places)):
+        raise UsageError(
+            f"{run} is continued with its own settings; give only --max-steps or --max-seconds, or with --dataset or "
+            "--data-dir the place where its images are now"
+        )

@@ -45,6 +45,7 @@ MaxUnusual = Annotated[
     float | None,
     arg(help="Share of held-out images that counts as unusual; by default the run's own setting, normally 0.01."),
 ]
+DATASET = "A name that `tickgp data` lists, folder:PATH or npz:FILE."
 Json = Annotated[bool, arg(help="Print one JSON object and nothing else.")]
 Where = Annotated[Device, arg(help="Where to compute; by default a GPU if there is one.")]
 
@@ -52,9 +53,7 @@ Where = Annotated[Device, arg(help="Where to compute; by default a GPU if there 
 def evaluate(
     run: Model,
     /,
-    dataset: Annotated[
-        str | None, arg(metavar="NAME", help="What `tickgp data` lists; by default the run's own.")
-    ] = None,
+    dataset: Annotated[str | None, arg(metavar="NAME", help=f"{DATASET} By default the run's own.")] = None,
     data_dir: Annotated[Path | None, arg(metavar="DIR", help="Folder with the publishers' files.")] = None,
     grey: Annotated[bool, arg(help="Take colour images as grey ones.")] = False,
     skip_bad_images: Annotated[bool, arg(help="Leave out images of a folder that cannot be read.")] = False,
@@ -113,13 +112,10 @@ def predict(
     from tickgp.runs.model_file import load_model
 
     trained, console = load_model(run), open_console(csv or json)
-    threshold = trained.threshold_or_reason(max_error, confidence, max_unusual)
-    rule = None if isinstance(threshold, str) else threshold
+    rule = trained.rule(max_error, confidence, max_unusual)
     with console.status("") as status:
         done = lambda number: status.update(f"{number:,} of {len(files):,} images")
-        answers, problems = predict_files(
-            trained, files, threshold=rule, max_unusual=max_unusual, skip_bad_images=skip_bad_images, done=done
-        )
+        answers, problems = predict_files(trained, files, rule=rule, skip_bad_images=skip_bad_images, done=done)
     for problem in problems:
         say(console, f"left out: {problem}")
     if not answers:
@@ -127,15 +123,15 @@ def predict(
     if (note := other_sizes(trained, files)) is not None:
         say(console, note)
     if json:
-        shown = {"images": [asdict(answer) for answer in answers], "hand_over": promise_as_json(threshold)}
+        shown = {"images": [asdict(answer) for answer in answers], "hand_over": promise_as_json(rule)}
         print(json_module.dumps(shown))
         return
     if csv:
         _print_csv(answers, trained.class_names)
     else:
-        console.print(answers_table(answers, promised=rule is not None))
-    if not csv or isinstance(threshold, str):
-        say(console, promise(threshold, answers))
+        console.print(answers_table(answers, promised=rule.threshold is not None))
+    if not csv or rule.threshold is None:
+        say(console, promise(rule, answers))
 
 
 def compare(
@@ -171,8 +167,8 @@ def info(run: Model, /, json: Json = False) -> None:
     from tickgp.runs.model_file import load_model
 
     trained, console = load_model(run), open_console(json)
-    facts = [(fact.topic, fact.text) for fact in describe(trained.model)]
-    facts.append(("Hand-over", promise(trained.threshold_or_reason())))
+    facts = [(fact.topic, fact.text) for fact in describe(trained.model, rows=trained.takes_rows)]
+    facts.append(("Hand-over", promise(trained.rule())))
     if json:
         print(json_module.dumps(dict(facts)))
         return

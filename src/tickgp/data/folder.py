@@ -22,6 +22,8 @@ OTHERS = {".ini", ".cfg", ".log", ".pdf", ".zip", ".gz", ".tar", ".py", ".ipynb"
 SUGGESTIONS = (8, 32)  # pixels: little can be seen on less; the paper's largest images
 LARGEST = 128  # pixels that images may have along a side if nobody has asked for more
 
+SKIP = "--skip-bad-images (in Python: skip_bad_images=True)"
+
 Files = dict[str, list[Path]]
 """Image files of each class."""
 
@@ -152,7 +154,7 @@ def _readable(
             yield file, read_picture(file, size, fit=fit)
         except ValueError as error:
             if not skip:
-                raise ValueError(f"{error}, or leave such files out with --skip-bad-images") from error
+                raise ValueError(f"{error}, or leave such files out with {SKIP}") from error
             bad.append(file)
 
 

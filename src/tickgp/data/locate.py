@@ -31,7 +31,12 @@ def data_folders(data_dir: DataDir) -> list[Path]:
     """The user's own data folders, in the order in which they are searched: `data_dir`, then $TICKGP_DATA."""
     given, *recorded = data_dir if isinstance(data_dir, tuple) else (data_dir,)
     old = [folder for path in recorded if path and (folder := path.expanduser()).is_dir()]
-    return [*_folder("the data folder", given), *old, *_folder(f"${VARIABLE}", os.environ.get(VARIABLE))]
+    return [*check_data_dir(given), *old, *_folder(f"${VARIABLE}", os.environ.get(VARIABLE))]
+
+
+def check_data_dir(data_dir: Path | None) -> list[Path]:
+    """The data folder that was given, if one was; it must be there."""
+    return _folder("the data folder", data_dir)
 
 
 def _folder(who: str, path: Path | str | None) -> list[Path]:

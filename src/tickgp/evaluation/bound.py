@@ -9,8 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float, Int, PRNGKeyArray
 
+from tickgp.gp.batches import padded_batches
 from tickgp.gp.compiling import jit
-from tickgp.gp.images import check_inputs, padded_batches
+from tickgp.gp.images import check_inputs
 from tickgp.gp.memory import fitting_batch
 from tickgp.gp.models import DeepGP
 from tickgp.gp.objective import expected_log_prob

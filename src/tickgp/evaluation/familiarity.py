@@ -8,8 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Shaped
 
+from tickgp.gp.batches import in_batches
 from tickgp.gp.compiling import jit
-from tickgp.gp.images import check_inputs, in_batches
+from tickgp.gp.images import check_inputs
 from tickgp.gp.memory import fitting_batch
 from tickgp.gp.models import DeepGP
 from tickgp.gp.params import Triangular

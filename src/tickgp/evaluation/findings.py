@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from tickgp.evaluation.handover import Rule
 from tickgp.evaluation.metrics import BINS, bin_index
-from tickgp.evaluation.promise import Threshold, share_interval, upper_bound
+from tickgp.evaluation.promise import share_interval, upper_bound
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ def no_misses(n: int) -> str:
 def calibration(confidence: Float[np.ndarray, " N"], right: Bool[np.ndarray, " N"]) -> Finding:
     """Whether it is right as often as it says: on average, and where it says so much."""
     said, was = float(confidence.mean()), float(right.mean())
-    text = f"On average it gives its answer {percent(said)}, and it is right {percent(was)} of the time."
+    text = f"Its average confidence is {percent(said)}, and it is right {percent(was)} of the time."
     sentences = f"{text} {_verdict(confidence, right)}{_when_it_says(confidence, right)}"
     return Finding(percent(said), f"sure, {percent(was)} right", sentences)
 
@@ -124,10 +125,10 @@ def _when_it_says(confidence: np.ndarray, right: np.ndarray, level: float = 0.9,
     )
 
 
-def handing_over(threshold: Threshold | str, source: str) -> Finding:
+def handing_over(rule: Rule, source: str) -> Finding:
     """How much it can decide itself when few mistakes are allowed, or why that cannot be said."""
-    if isinstance(threshold, str):
-        return Finding("—", "no threshold", f"When to ask a person could not be settled: {threshold}.")
+    if (threshold := rule.threshold) is None:
+        return Finding("—", "no threshold", f"When to ask a person could not be settled: {rule.reason}.")
     kept, over = percent(threshold.kept), percent(1 - threshold.kept)
     rest = f"and hands {over} over to a person" if threshold.kept < 1 else "and hands none over"
     text = (

@@ -18,6 +18,28 @@ from tickgp.evaluation.promise import Threshold, check_confidence, choose_thresh
 
 
 @dataclass(frozen=True)
+class Rule:
+    """Which images the model decides: of a person are those it is unsure of and the unusual ones, or all."""
+
+    max_distance: float = math.inf
+    """The distance from the training images beyond which images are unusual."""
+    threshold: Threshold | None = None
+    """None where nothing can be promised: a person decides all images."""
+    reason: str = ""
+    """Why there is no threshold."""
+
+    def unusual(self, distance: ArrayLike) -> Bool[np.ndarray, " N"]:
+        """Whether each image is too far from training."""
+        return is_unusual(distance, self.max_distance)
+
+    def hand_over(self, confidence: ArrayLike, distance: ArrayLike | None) -> Bool[np.ndarray, " N"]:
+        """Whether a person should look at each image."""
+        if self.threshold is None:
+            return np.ones(len(np.asarray(confidence)), bool)
+        return hand_over(confidence, distance, self.threshold)
+
+
+@dataclass(frozen=True)
 class HeldOut:
     """How sure a model was of images it was not trained on, and whether it was right: thresholds come from this."""
 
@@ -58,6 +80,16 @@ class HeldOut:
         found = choose_threshold(self.confidence, self.right, max_error=max_error, level=level, unusual=unusual)
         return replace(found, max_distance=limit)
 
+    def rule(self, max_error: float, level: float = 0.95, max_unusual: float = 0.01) -> Rule:
+        """With that threshold, or with the reason why there is none."""
+        limit = self.max_distance(max_unusual)
+        try:
+            return Rule(limit, self.threshold(max_error, level, max_unusual))
+        except UsageError:
+            raise
+        except ValueError as reason:
+            return Rule(limit, reason=str(reason))
+
 
 def images_needed(max_error: float, level: float = 0.95, max_unusual: float = 0.01) -> int:
     """The least number of held-out images for `HeldOut.threshold`, if no two are equally far."""
@@ -71,7 +103,7 @@ def images_needed(max_error: float, level: float = 0.95, max_unusual: float = 0.
 def _num_unusual(N: int, max_unusual: float) -> int:
     """How many of N held-out images are to be unusual."""
     if not 0 <= max_unusual < 1:
-        raise UsageError(f"max_unusual is {max_unusual}; give a share from 0 to below 1, such as 0.01 for one in 100")
+        raise UsageError(f"max-unusual {max_unusual} was given; it must be at least 0 and below 1, such as 0.01")
     return max(int(max_unusual * N), 1)
 
 

@@ -181,7 +181,7 @@ def _best_instead(steps: _Steps, max_error: float, level: float) -> str:
 def _too_few(steps: _Steps, max_error: float, level: float) -> str:
     """What to say of fewer images than are needed."""
     needed, unusual = least_images(max_error, level), steps.held_out - steps.num_usual
-    fewer = ", count fewer as unusual (max_unusual)" if unusual > 1 and steps.held_out > needed else ""
+    fewer = ", count fewer as unusual (max-unusual)" if unusual > 1 and steps.held_out > needed else ""
     return (
         f"{steps.images} cannot show an error below {max_error:g} with confidence {level:g}, even when all are right; "
         f"at least {needed} are needed: hold out more images{fewer}{_or_allow(steps, max_error, level)}"
@@ -209,9 +209,9 @@ def _least_larger(steps: _Steps, max_error: float, level: float) -> Threshold | 
 
 def _check_limits(max_error: float, level: float) -> None:
     if not 0 < max_error < 1:
-        raise UsageError(f"max_error is {max_error}; give a share between 0 and 1, such as 0.01 for one in a hundred")
+        raise UsageError(f"max-error {max_error} was given; it must be above 0 and below 1, such as 0.01")
     if not 0 < level < 1:
-        raise UsageError(f"level is {level}; give a confidence between 0 and 1, such as 0.95")
+        raise UsageError(f"confidence {level} was given; it must be above 0 and below 1, such as 0.95")
 
 
 def _check_held_out(

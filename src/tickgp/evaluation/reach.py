@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from tickgp.gp.convolution import Convolutional, MultiOutputConvolutional
-from tickgp.gp.kernels import AbstractKernel, expected_crossings
+from tickgp.gp.kernels import AbstractKernel, NotStationaryError, expected_crossings
 from tickgp.gp.layers import Layer
 from tickgp.gp.patches import PatchGrid
 
@@ -18,14 +18,14 @@ PatchCovariance = Convolutional | MultiOutputConvolutional
 
 
 def agreement(kernel: AbstractKernel, offsets: Float[np.ndarray, "T D"]) -> Float[np.ndarray, " T"]:
-    """k(0, offset) / k(0, 0): how far the values of a path at two points that lie so apart agree, between 0 and 1."""
+    """The correlation of a path's values at 0 and at `offsets`: if k is stationary, at any two points so far apart."""
     return np.asarray(_agreement(kernel, jnp.asarray(offsets, float)), float)
 
 
 @eqx.filter_jit
 def _agreement(kernel: AbstractKernel, offsets: Float[Array, "T D"]) -> Float[Array, " T"]:
     origin = jnp.zeros((1, offsets.shape[1]))
-    return kernel(origin, offsets)[0] / kernel.diag(origin)[0]
+    return kernel(origin, offsets)[0] / jnp.sqrt(kernel.diag(origin) * kernel.diag(offsets))
 
 
 def half_way(kernel: AbstractKernel, direction: Iterable[float]) -> float | None:
@@ -38,9 +38,16 @@ def half_way(kernel: AbstractKernel, direction: Iterable[float]) -> float | None
     return float(np.interp(0.5, share[[first, first - 1]], steps[[first, first - 1]]))
 
 
-def crossings_across(kernel: AbstractKernel, grid: PatchGrid) -> tuple[float, float]:
-    """How often a response is expected to change sign from the first row of patches to the last, and across columns."""
-    down, across = np.broadcast_to(np.asarray(expected_crossings(kernel), float), (2,))
+def crossings_across(kernel: AbstractKernel, grid: PatchGrid) -> tuple[float, float] | None:
+    """How often a response is expected to change sign from the first row of patches to the last, and across columns.
+
+    None for a kernel that is not known to be stationary.
+    """
+    try:
+        rates = expected_crossings(kernel)
+    except NotStationaryError:
+        return None
+    down, across = np.broadcast_to(np.asarray(rates, float), (2,))
     return float(down) * (grid.rows - 1) * grid.stride[0], float(across) * (grid.columns - 1) * grid.stride[1]
 
 

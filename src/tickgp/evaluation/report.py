@@ -8,7 +8,7 @@ from string import Template
 from typing import Any
 
 from tickgp.data.contents import Split
-from tickgp.evaluation.promise import Threshold
+from tickgp.evaluation.handover import Rule
 from tickgp.gp.models import DeepGP
 from tickgp.gp.predict import Prediction
 
@@ -26,12 +26,10 @@ class ReportContents:
     """As in metrics.json."""
     history: list[dict[str, Any]]
     """The lines of metrics.jsonl."""
-    threshold: Threshold | str
-    """When to hand over to a person, or the sentence that says why no threshold could be had."""
-    threshold_source: str
-    """Which held-out images the threshold was chosen on: `test` or `validation`."""
-    max_distance: float
-    """The distance from training beyond which images are unusual, with a threshold or without."""
+    rule: Rule
+    """When to hand over to a person."""
+    rule_source: str
+    """Which held-out images it was chosen on: `test` or `validation`."""
     settings: str
     """config.toml."""
     manifest: dict[str, Any]

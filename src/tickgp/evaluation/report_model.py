@@ -10,8 +10,10 @@ from tickgp.evaluation.reach import PatchCovariance, crossings_across, located_k
 from tickgp.evaluation.words import describe
 from tickgp.gp.convolution import Convolutional
 from tickgp.gp.inducing import InducingPatches
+from tickgp.gp.kernels import AbstractKernel
 from tickgp.gp.layers import Layer
 from tickgp.gp.models import DeepGP
+from tickgp.gp.patches import PatchGrid
 
 
 def model_sections(model: DeepGP) -> list[Section]:
@@ -53,22 +55,29 @@ def _places(model: DeepGP) -> Section | None:
     locations, covariance = located_kernels(layer), layer.gp.kernel.covariances[0]
     if not locations or not isinstance(covariance, PatchCovariance):
         return None
-    rates = [crossings_across(kernel, covariance.grid) for kernel in locations]
-    down, across = np.mean(rates, axis=0)
     body = paragraph(
         "How far can a patch move before it means something else? The curve says how much the responses to two equal "
         "patches agree, by how far they are apart. A flat curve: places do not matter. A steep one: each place has its "
         "own meaning."
     )
-    rate = (
-        f"{across:.2g} times from the leftmost patch to the rightmost and {down:.2g} times from the top to the bottom"
-    )
-    if not np.isfinite(across + down):
-        rate = "any number of times, for it is rough"
-    body += paragraph(f"A response is expected to change its sign {rate} (expected zero crossings).")
-    alt = f"Agreement of the responses to two equal patches against their distance. Sign changes: {rate}."
+    alt = "Agreement of the responses to two equal patches against their distance."
+    if rate := _sign_changes(locations, covariance.grid):
+        body += paragraph(f"A response is expected to change its sign {rate} (expected zero crossings).")
+        alt += f" Sign changes: {rate}."
     figure = translation_insensitivity(locations, covariance.grid)
     return Section("places", "Does it matter where a patch stands?", body + plot(figure, alt))
+
+
+def _sign_changes(locations: list[AbstractKernel], grid: PatchGrid) -> str:
+    """How often, in words; nothing where no kernel is known to be stationary."""
+    rates = [found for kernel in locations if (found := crossings_across(kernel, grid)) is not None]
+    if not rates:
+        return ""
+    down, across = np.mean(rates, axis=0)
+    if not np.isfinite(across + down):
+        return "any number of times, for it is rough"
+    sideways = f"{across:.2g} times from the leftmost patch to the rightmost"
+    return f"{sideways} and {down:.2g} times from the top to the bottom"
 
 
 def _weights(model: DeepGP) -> Section | None:

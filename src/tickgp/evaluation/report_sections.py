@@ -11,11 +11,10 @@ from jaxtyping import Bool, Float, Int
 
 from tickgp.evaluation import findings, plots
 from tickgp.evaluation.findings import counted, percent
-from tickgp.evaluation.handover import hand_over, is_unusual, share_and_error
+from tickgp.evaluation.handover import share_and_error
 from tickgp.evaluation.markup import Section, details, paragraph, picture, plot, table, text
 from tickgp.evaluation.metrics import calibration_error
 from tickgp.evaluation.plots_images import image_with_bars
-from tickgp.evaluation.promise import Threshold
 from tickgp.evaluation.report import ReportContents
 from tickgp.evaluation.report_model import model_sections
 
@@ -68,7 +67,7 @@ def headline(contents: ReportContents) -> str:
     found = [
         findings.mistakes(contents.metrics, outcome.labels),
         findings.calibration(outcome.confidence, outcome.right),
-        findings.handing_over(contents.threshold, contents.threshold_source),
+        findings.handing_over(contents.rule, contents.rule_source),
     ]
     return f'<div class="findings">\n{"".join(map(_finding, found))}</div>'
 
@@ -112,19 +111,18 @@ def _reliability(outcome: _Outcome) -> Section:
 
 
 def _hand_over(contents: ReportContents, outcome: _Outcome) -> Section:
-    threshold = contents.threshold if isinstance(contents.threshold, Threshold) else None
-    figure = plots.handover_curve(outcome.probabilities, outcome.labels, outcome.distance, threshold)
+    rule = contents.rule
+    figure = plots.handover_curve(outcome.probabilities, outcome.labels, outcome.distance, rule.threshold)
     body = paragraph(
         "The images it is least sure of go to a person first. The curve says how many of the others are labelled "
         "wrongly: it should fall fast."
     )
     alt = "Error of the images kept against the share of images handed over to a person."
-    if threshold is not None:
-        asked = hand_over(outcome.confidence, outcome.distance, threshold)
-        share, error = share_and_error(asked, outcome.right)
-        unusual = float(is_unusual(outcome.distance, contents.max_distance).mean())
+    if rule.threshold is not None:
+        share, error = share_and_error(rule.hand_over(outcome.confidence, outcome.distance), outcome.right)
+        unusual = float(rule.unusual(outcome.distance).mean())
         wrong = "" if error is None else f", and {percent(error)} of the others are labelled wrongly"
-        if wrong and contents.threshold_source == "test":
+        if wrong and contents.rule_source == "test":
             wrong += "; the threshold was chosen on these very images, so that of new ones it may be more"
         strange = f", {percent(unusual)} because they are unlike those it knows" if unusual else ""
         marked = (
@@ -153,9 +151,9 @@ def _unusual(contents: ReportContents, outcome: _Outcome) -> Section:
         "The test images that are least like those it was trained on, the strangest first. This is told by how far "
         "their features, as the model sees them, lie from those of its training images, and not by the probabilities, "
         "which may be sure of an image that does not belong here. Strange enough for a person to be asked: "
-        f"{int(is_unusual(outcome.distance, contents.max_distance).sum()):,} of {len(outcome.distance):,}"
+        f"{int(contents.rule.unusual(outcome.distance).sum()):,} of {len(outcome.distance):,}"
     )
-    said += ", but it was on these that the limit was chosen." if contents.threshold_source == "test" else "."
+    said += ", but it was on these that the limit was chosen." if contents.rule_source == "test" else "."
     return Section("unusual", "What is unlike the rest", paragraph(said) + _examples(contents, outcome, chosen))
 
 

@@ -39,10 +39,10 @@ class Fact:
         return f"{self.topic}: {self.text}"
 
 
-def describe(model: DeepGP) -> list[Fact]:
-    """The model, layer by layer, in the order the data flows."""
+def describe(model: DeepGP, *, rows: bool = False) -> list[Fact]:
+    """The model, layer by layer, in the order the data flows; of images, or of `rows` of scaled features."""
     depth = len(model.layers)
-    facts = [Fact("Model", _overview(model))]
+    facts = [Fact("Model", _overview(model, rows))]
     for i, layer in enumerate(model.layers, start=1):
         prefix = "" if depth == 1 else f"Layer {i} of {depth}, "
         unit = "" if i > 1 or model.standardise is None else " standard deviations"
@@ -52,13 +52,15 @@ def describe(model: DeepGP) -> list[Fact]:
     return [*facts, Fact("Labels", _likelihood(model.likelihood))]
 
 
-def _overview(model: DeepGP) -> str:
+def _overview(model: DeepGP, rows: bool) -> str:
     depth, first = len(model.layers), model.layers[0].gp.kernel.covariances[0]
     numbers = sum(map(_count, jax.tree.leaves(eqx.filter(model, trainable(model)), is_leaf=_is_triangular)))
     what = "A Gaussian process" if depth == 1 else f"A deep Gaussian process of {depth} layers"
     scaled = "" if model.standardise is None else " and are standardised first"
-    pixels = f"Pixel values range from 0 to 1{scaled}."
-    return f"{what} for {_input(first, model.layers[0])}. {pixels} It has {numbers:,} trainable parameters."
+    values = f"Pixel values range from 0 to 1{scaled}."
+    if rows:
+        values = "They are features, each scaled to mean 0 and standard deviation 1."
+    return f"{what} for {_input(first, model.layers[0])}. {values} It has {numbers:,} trainable parameters."
 
 
 def _is_triangular(node: Any) -> bool:
@@ -185,11 +187,11 @@ def _places(locations: list[AbstractKernel], grid: PatchGrid) -> str:
     last = max(1, (grid.columns - 1) * grid.stride[1])
     apart = [agreement(k, np.array([[0.0, 1.0], [0.0, float(last)]])) for k in locations]
     near, far = (_range([a[i] for a in apart], "{:.2f}") for i in (0, 1))
-    crossings = [crossings_across(k, grid)[1] for k in locations]
+    crossings = [found[1] for k in locations if (found := crossings_across(k, grid)) is not None]
     return (
         "The response to a patch depends on its place. The responses to two equal patches have a correlation of "
         f"{near} when they are 1 pixel apart{_half_place(locations, last)}, and of {far} at opposite sides of the "
-        f"image ({counted(last, 'pixel')}). {_signs(crossings)}"
+        f"image ({counted(last, 'pixel')}).{_signs(crossings)}"
     )
 
 
@@ -201,10 +203,12 @@ def _half_place(locations: list[AbstractKernel], last: int) -> str:
 
 
 def _signs(crossings: list[float]) -> str:
+    if not crossings:
+        return ""
     if not all(map(math.isfinite, crossings)):
-        return "The response is rough: it may change sign any number of times within a pixel."
+        return " The response is rough: it may change sign any number of times within a pixel."
     return (
-        f"From one side of the image to the other the response is expected to change sign "
+        f" From one side of the image to the other the response is expected to change sign "
         f"{_range(crossings, '{:.2g}')} times (expected zero crossings)."
     )
 

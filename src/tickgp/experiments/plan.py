@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import get_args
 
 from tickgp.experiments.cells import (
     DROPOUT_RATES,
@@ -31,7 +30,7 @@ SHALLOW: tuple[ModelName, ...] = ("se", "conv", "tick")
 KERNELS: tuple[Kernel, ...] = ("conv", "tick")
 SWEPT = ("mnist", "cifar10-grey")
 """Datasets of the experiment on insensitivity."""
-SAMPLERS: tuple[Sampling, ...] = get_args(Sampling)
+SAMPLERS: tuple[Sampling, ...] = ("marginal", "full", "correlated")
 
 
 @dataclass(frozen=True)

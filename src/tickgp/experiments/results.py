@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import functools
 import json
-from dataclasses import MISSING, asdict, fields, is_dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import cattrs
 import jax
 import numpy as np
 
 from tickgp.evaluation.metrics import evaluate, intervals
-from tickgp.experiments.cells import Cell, EnsembleConfig, Scale
+from tickgp.experiments.cells import Cell, CnnConfig, EnsembleConfig, Scale
 from tickgp.experiments.plan import EXPERIMENTS, cells_of
-from tickgp.runs.folder import machine, write_json
+from tickgp.runs.folder import write_json
+from tickgp.runs.manifest import machine
 from tickgp.training.config import Config, applies
+from tickgp.training.toml import converter
 
 LONGEST_CURVE = 200
 
@@ -51,13 +54,22 @@ def agree(said: dict[str, Any], scale: Scale, cell: Cell) -> bool:
 
     A setting of which nothing is said came later: it was at its default.
     """
-    own = {name: value for name, value in said.items() if name != "needs"}
     made_from, needs = said.get("needs", {}), needed(scale, cell)
     return (
-        _meaningful(_filled(own, _defaults(cell))) == _meaningful(settings_of(cell))
+        said.get("start_from") == cell.start_from
+        and _understood(said, cell) == _understood(settings_of(cell), cell)
         and made_from.keys() == {other.name for other in needs}
         and all(agree(made_from[other.name], scale, other) for other in needs)
     )
+
+
+def _understood(said: dict[str, Any], cell: Cell) -> Config | CnnConfig | EnsembleConfig | None:
+    """Settings as JSON has them, without those that such a model does not have; None if they are not of this kind."""
+    own = {name: value for name, value in said.items() if name not in ("needs", "start_from")}
+    try:
+        return converter().structure(_meaningful(own), type(cell.settings))
+    except cattrs.BaseValidationError:
+        return None
 
 
 def needed(scale: Scale, cell: Cell) -> list[Cell]:
@@ -115,7 +127,7 @@ def _meaningful(settings: dict[str, Any]) -> dict[str, Any]:
     if (model := settings.get("model")) is None:
         return settings
     kept = [name for name in model if applies(name, model["name"])]
-    if model["depth"] == 1:
+    if model.get("depth") == 1:
         kept = [name for name in kept if not name.startswith("hidden_")]
     return {**settings, "model": {name: model[name] for name in kept}}
 
@@ -124,26 +136,3 @@ def _as_json(settings: dict[str, Any]) -> dict[str, Any]:
     plain: dict[str, Any] = json.loads(json.dumps(settings, default=str))
     plain["data"].pop("data_dir")
     return plain
-
-
-def _defaults(cell: Cell) -> dict[str, Any]:
-    return _as_json({**_field_defaults(cell.settings), "start_from": None})
-
-
-def _field_defaults(settings: Any) -> dict[str, Any]:
-    """Of each setting that has one, its default; of settings in settings, theirs."""
-    found = {}
-    for field in fields(settings):
-        if is_dataclass(value := getattr(settings, field.name)):
-            found[field.name] = _field_defaults(value)
-        elif field.default is not MISSING:
-            found[field.name] = field.default
-        elif field.default_factory is not MISSING:
-            found[field.name] = field.default_factory()
-    return found
-
-
-def _filled(said: dict[str, Any], defaults: dict[str, Any]) -> dict[str, Any]:
-    """What is said, and the defaults of the rest."""
-    inner = lambda name, value: _filled(value, defaults.get(name, {})) if isinstance(value, dict) else value
-    return {**defaults, **{name: inner(name, value) for name, value in said.items()}}

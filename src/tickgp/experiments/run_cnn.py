@@ -25,7 +25,7 @@ from tickgp.experiments.cells import Cell, CnnConfig
 from tickgp.experiments.predictions import other_data, save_predictions
 from tickgp.experiments.results import scores, thinned
 from tickgp.runs.events import Event, Finished, Note, Report, Stopped
-from tickgp.runs.folder import append_history, held, load_data, read_history, remove_leftovers, write_history
+from tickgp.runs.folder import held, load_data, read_history, remove_leftovers, write_history
 from tickgp.runs.judge import watched_images
 from tickgp.training.checkpoint import Checkpoint, checkpoints, load_checkpoint, save_checkpoint
 from tickgp.training.config import Config, TrainingConfig
@@ -43,13 +43,15 @@ def _train(folder: Path, settings: CnnConfig, data: Dataset, stop: Callable[[], 
     start = _start(folder, settings, data)
     yield from (Note(f"passed over a broken checkpoint: {reason}") for reason in start.broken)
     state, step, seconds = start.state, int(start.state.step), start.seconds
-    write_history(folder, read_history(folder, last=step))
+    history = read_history(folder, last=step)
+    write_history(folder, history)
     watched = _watched(settings, data)
     for event in _training(settings, data, state, stop):
         state, step, seconds = event.state, event.step, round(start.seconds + event.seconds, 3)
         if step % settings.report_every == 0 or step == settings.max_steps:
             report = _report(settings, watched, event, seconds)
-            append_history(folder, {**asdict(report), "elbo": None, "jitter": None})
+            history.append({**asdict(report), "elbo": None, "jitter": None})
+            write_history(folder, history)
             yield report
             save_checkpoint(folder / "checkpoint", state, seconds)
     save_checkpoint(folder / "checkpoint", state, seconds)

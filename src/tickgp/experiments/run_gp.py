@@ -21,7 +21,8 @@ from tickgp.gp.kernels import AbstractStationary
 from tickgp.gp.models import DeepGP
 from tickgp.runs.events import Event
 from tickgp.runs.execute import execute
-from tickgp.runs.folder import MACHINE, load_data, prepare, read_history, read_json
+from tickgp.runs.folder import load_data, prepare, read_history, read_json
+from tickgp.runs.manifest import MACHINE
 from tickgp.runs.model_file import TrainedModel, load_model
 from tickgp.runs.places import resolved
 from tickgp.training.config import Config
@@ -66,15 +67,16 @@ def judge_gp(cell: Cell, folder: Path, data_dir: Path | None) -> dict[str, Any]:
 
 
 def learned_location(model: DeepGP) -> dict[str, float] | None:
-    """The learned translation insensitivity of the last layer; None if it is invariant or sees no patches."""
+    """The learned translation insensitivity of the last layer; None without a location kernel of one lengthscale."""
     covariance = model.layers[-1].gp.kernel.covariances[0]
-    if not isinstance(covariance, Convolutional) or covariance.response.location is None:
+    if not isinstance(covariance, Convolutional):
         return None
     location, grid = covariance.response.location, covariance.grid
-    assert isinstance(location, AbstractStationary)
+    if not isinstance(location, AbstractStationary) or (crossings := crossings_across(location, grid)) is None:
+        return None
     return {
         "lengthscale": float(location.lengthscale.value),
-        "zero_crossings": crossings_across(location, grid)[1],
+        "zero_crossings": crossings[1],
         "width": grid.image_shape[1],
     }
 

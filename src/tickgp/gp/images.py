@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 import sys
 import warnings
-from collections.abc import Callable, Iterator
-from typing import Any
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, ArrayLike, Float, Int, PRNGKeyArray, Shaped
+from jaxtyping import Array, ArrayLike, Float, Shaped
 
 
 def to_pixels(images: Shaped[Array, "*shape"]) -> Float[Array, "*shape"]:
@@ -114,22 +110,3 @@ def check_targets(targets: ArrayLike, num_inputs: int, num_outputs: int) -> np.n
     if not np.isfinite(targets).all():
         raise ValueError(f"{int((~np.isfinite(targets)).sum())} targets are NaN or infinite; remove or fill them")
     return targets
-
-
-def padded_batches(array: np.ndarray, batch_size: int) -> Iterator[np.ndarray]:
-    """`array` cut along its first axis; the last batch is filled up with zeros, so that one shape serves for all."""
-    for start in range(0, len(array), batch_size):
-        batch = array[start : start + batch_size]
-        yield np.concatenate([batch, np.zeros((batch_size - len(batch), *batch.shape[1:]), batch.dtype)])
-
-
-def in_batches(function: Callable[[Array], Any], array: np.ndarray, batch_size: int) -> Any:
-    """The arrays that `function` makes of batch after batch, put together again."""
-    parts = [function(jnp.asarray(batch)) for batch in padded_batches(array, batch_size)]
-    return jax.tree.map(lambda *arrays: jnp.concatenate(arrays)[: len(array)], *parts)
-
-
-@functools.partial(jax.jit, static_argnames="num")
-def shuffled(key: PRNGKeyArray, num: int) -> Int[Array, " num"]:
-    """The numbers of `num` images in a random order: that of an epoch."""
-    return jax.random.permutation(key, num)

@@ -1,7 +1,6 @@
 """Inducing variables: what they stand on, and how to choose it from data."""
 
-from __future__ import annotations
-
+# Without `from __future__ import annotations`: equinox does not see an AbstractVar in a string.
 from abc import abstractmethod
 from typing import Any, Literal, get_args
 

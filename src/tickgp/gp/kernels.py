@@ -1,11 +1,9 @@
 """Kernels on vectors: covariances k(a, b) of a GP with real outputs."""
 
-from __future__ import annotations
-
+# Without `from __future__ import annotations`: equinox does not see an AbstractVar in a string.
 import math
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import ClassVar
 
 import equinox as eqx
 import jax
@@ -23,6 +21,10 @@ Correlation = Callable[[Array], Array]
 """c as a function of r², elementwise."""
 
 
+class NotStationaryError(TypeError):
+    """Of a kernel that is not known to be a function of a − b."""
+
+
 class AbstractKernel(eqx.Module):
     """A positive-definite function k(a, b) of two vectors."""
 
@@ -36,12 +38,12 @@ class AbstractKernel(eqx.Module):
 
     def at_zero(self) -> tuple[Float[Array, ""], Float[Array, "*D"]]:
         """k(0) and −k''(0) along each dimension, of a stationary kernel as a function of a − b."""
-        raise TypeError(f"{type(self).__name__} is not known to be stationary: it has no k(0) and k''(0)")
+        raise NotStationaryError(f"{type(self).__name__} is not known to be stationary: it has no k(0) and k''(0)")
 
-    def __add__(self, other: AbstractKernel) -> Sum:
+    def __add__(self, other: "AbstractKernel") -> "Sum":
         return Sum((self, other))
 
-    def __mul__(self, other: AbstractKernel) -> Product:
+    def __mul__(self, other: "AbstractKernel") -> "Product":
         return Product((self, other))
 
 
@@ -53,15 +55,13 @@ class AbstractStationary(AbstractKernel):
 
     variance: eqx.AbstractVar[Positive]
     lengthscale: eqx.AbstractVar[Positive]
-    curvature: eqx.AbstractClassVar[float]
-    """−c''(0): how fast the correlation falls at the origin; infinite where paths have no derivative."""
 
     @staticmethod
     @abstractmethod
     def correlation(r2: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
         """c as a function of r², elementwise and without parameters: on a GPU it is compiled into the fused sums.
 
-        A kernel with further parameters is an `AbstractKernel` of its own.
+        Its derivative by r² must be finite at 0. A kernel with further parameters is an `AbstractKernel` of its own.
         """
 
     def __call__(self, a: Float[Array, "A D"], b: Float[Array, "B D"]) -> Float[Array, "A B"]:
@@ -71,7 +71,9 @@ class AbstractStationary(AbstractKernel):
         return jnp.broadcast_to(self.variance.value, a.shape[:1])
 
     def at_zero(self) -> tuple[Float[Array, ""], Float[Array, "*D"]]:
-        return self.variance.value, self.variance.value * self.curvature / self.lengthscale.value**2
+        """As r² is quadratic, −c''(0) is −2 dc/d(r²)."""
+        variance, (_, slope) = self.variance.value, with_slope(self.correlation, jnp.zeros_like(self.variance.value))
+        return variance, variance * -2 * slope / self.lengthscale.value**2
 
 
 class SquaredExponential(AbstractStationary):
@@ -79,7 +81,6 @@ class SquaredExponential(AbstractStationary):
 
     variance: Positive
     lengthscale: Positive
-    curvature: ClassVar[float] = 1.0
 
     def __init__(self, variance: Scale = 1.0, lengthscale: Scale = 1.0):
         self.variance, self.lengthscale = positive(variance), positive(lengthscale)
@@ -94,14 +95,17 @@ class Matern12(AbstractStationary):
 
     variance: Positive
     lengthscale: Positive
-    curvature: ClassVar[float] = math.inf
 
     def __init__(self, variance: Scale = 1.0, lengthscale: Scale = 1.0):
         self.variance, self.lengthscale = positive(variance), positive(lengthscale)
 
     @staticmethod
     def correlation(r2: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
-        return jnp.exp(-_root(r2))
+        return _of_root(lambda s: jnp.exp(-s), r2, slope_at_zero=0.0)
+
+    def at_zero(self) -> tuple[Float[Array, ""], Float[Array, "*D"]]:
+        """Its paths have no derivative: −k''(0) is infinite."""
+        return self.variance.value, jnp.full_like(self.lengthscale.value, jnp.inf)
 
 
 class Matern32(AbstractStationary):
@@ -109,15 +113,13 @@ class Matern32(AbstractStationary):
 
     variance: Positive
     lengthscale: Positive
-    curvature: ClassVar[float] = 3.0
 
     def __init__(self, variance: Scale = 1.0, lengthscale: Scale = 1.0):
         self.variance, self.lengthscale = positive(variance), positive(lengthscale)
 
     @staticmethod
     def correlation(r2: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
-        s = math.sqrt(3) * _root(r2)
-        return (1 + s) * jnp.exp(-s)
+        return _of_root(lambda s: (1 + s) * jnp.exp(-s), 3 * r2, slope_at_zero=-1 / 2)
 
 
 class Matern52(AbstractStationary):
@@ -125,15 +127,13 @@ class Matern52(AbstractStationary):
 
     variance: Positive
     lengthscale: Positive
-    curvature: ClassVar[float] = 5 / 3
 
     def __init__(self, variance: Scale = 1.0, lengthscale: Scale = 1.0):
         self.variance, self.lengthscale = positive(variance), positive(lengthscale)
 
     @staticmethod
     def correlation(r2: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
-        s = math.sqrt(5) * _root(r2)
-        return (1 + s + s**2 / 3) * jnp.exp(-s)
+        return _of_root(lambda s: (1 + s + s**2 / 3) * jnp.exp(-s), 5 * r2, slope_at_zero=-1 / 6)
 
 
 class Sum(AbstractKernel):
@@ -213,7 +213,11 @@ def _distances(a: Float[Array, "A D"], b: Float[Array, "B D"]) -> Float[Array, "
     return expansion + jax.lax.stop_gradient(mended - expansion)
 
 
-def _root(r2: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
-    """√r² with gradient 0 at coincident points, where that of r² to every input and lengthscale is 0 as well."""
-    apart = r2 > 0
-    return jnp.where(apart, jnp.sqrt(jnp.where(apart, r2, 1)), 0)
+def _of_root(c: Callable[[Array], Array], s2: Float[Array, "*shape"], slope_at_zero: float) -> Float[Array, "*shape"]:
+    """c(√s²), and 1 + slope · s² at coincident points, where the root has no derivative.
+
+    Matérn-1/2 has no finite slope there. With 0 its gradients are right, as those of s² to every input and lengthscale
+    are 0 as well.
+    """
+    apart = s2 > 0
+    return jnp.where(apart, c(jnp.sqrt(jnp.where(apart, s2, 1))), 1 + slope_at_zero * s2)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any, Literal, SupportsIndex
 
 import equinox as eqx
 import jax
@@ -28,7 +29,8 @@ _FEW = 500
 _PATCHES = 16
 """Patches along the shorter side of an image that a laptop can work through."""
 
-Size = int | tuple[int, int]
+Size = SupportsIndex | tuple[SupportsIndex, SupportsIndex]
+"""A whole number, or the height and the width; those of numpy too."""
 Lengthscale = float | Float[np.ndarray, " D"] | Literal["median"]
 """A number, or one for each dimension, or half the median distance between the patches, or vectors, of a layer."""
 KernelFamily = Callable[[float, Any], AbstractKernel]
@@ -187,7 +189,8 @@ def some_images(x: np.ndarray) -> np.ndarray:
 
 
 def _pair(size: Size) -> tuple[int, int]:
-    pair = size if isinstance(size, tuple) else (size, size)
-    if len(pair) != 2 or not all(isinstance(side, int) for side in pair):
-        raise ValueError(f"size {size} was given; use a whole number, or a pair of them: (height, width)")
-    return pair
+    try:
+        height, width = map(operator.index, size if isinstance(size, tuple) else (size, size))
+    except (TypeError, ValueError):
+        raise ValueError(f"size {size} was given; use a whole number, or a pair of them: (height, width)") from None
+    return height, width

@@ -6,7 +6,7 @@ import equinox as eqx
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from tickgp.gp.means import AbstractMean
-from tickgp.gp.variational import Marginals, Sampling, SparseGP, kl, marginals, sample
+from tickgp.gp.variational import Marginals, Sampling, SparseGP, marginals, sample
 
 
 class Layer(eqx.Module):
@@ -43,4 +43,4 @@ class Layer(eqx.Module):
 
     def kl(self) -> Float[Array, ""]:
         """KL[q(u) || p(u)]."""
-        return kl(self.gp.q)
+        return self.gp.q.kl()

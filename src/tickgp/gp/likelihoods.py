@@ -139,7 +139,11 @@ class RobustMax(AbstractClassification):
 
 
 class Bernoulli(AbstractClassification):
-    """Two classes from one output: p(y = 1 | f) = Φ(f), the probit link; expectations by Gauss-Hermite quadrature."""
+    """Two classes from one output: p(y = 1 | f) = Φ(f), the probit link.
+
+    E[log p] by Gauss-Hermite quadrature. Its error grows with the variance: about 1e-3 nats at 25, 0.02 at 100, 0.2 at
+    400.
+    """
 
     falls_with_variance = True
     num_classes: int = eqx.field(static=True, default=2, init=False)

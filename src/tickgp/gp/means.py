@@ -76,5 +76,11 @@ def principal_components(x: np.ndarray, num_outputs: int) -> Linear:
             f"have at most {min(rows.shape)}; use a width of at most that"
         )
     centre = rows.mean(axis=0)
-    directions = np.linalg.svd(rows - centre, full_matrices=False)[2][:num_outputs]
+    directions = _directions(rows - centre)[:num_outputs]
     return Linear(Real(directions, trainable=False), Real(centre, trainable=False))
+
+
+def _directions(rows: np.ndarray) -> np.ndarray:
+    """Right singular vectors of N rows of length D, the largest singular value first; of many rows by a D×D matrix."""
+    N, D = rows.shape
+    return np.linalg.eigh(rows.T @ rows)[1][:, ::-1].T if N >= D else np.linalg.svd(rows, full_matrices=False)[2]

@@ -17,9 +17,9 @@ def natural_step(q: FullRank, gradient: FullRank, size: Float[Array, ""] | float
 
     With S = LLᵀ the first is L⁻ᵀ(I + size A)L⁻¹, A = −2 Lᵀ ∂S L, and L' = LT⁻¹ for any factor T of I + size A = TᵀT.
     Instead of the exact factor we take the triangular T = (I + N)D, with D² the diagonal of I + size A and N the
-    strictly lower part of size D⁻¹AD⁻¹. Then TᵀT = I + size A + DNᵀND, correct up to second order. The extra term makes
-    S' too small while size A is large; later steps correct that, except for a bias of order `size` under minibatch
-    noise. L' is triangular without a new factorisation (cf. the local parametrisations of W. Lin, F. Nielsen,
+    strictly lower part of size D⁻¹AD⁻¹. Then TᵀT = I + size A + DNᵀND: the error is of order size². The extra term
+    makes S' too small while size A is large; later steps correct that, except for a bias of order `size` under
+    minibatch noise. L' is triangular without a new factorisation (cf. the local parametrisations of W. Lin, F. Nielsen,
     M. E. Khan, M. Schmidt, ICML 2021). Where the expected log-likelihood has no positive derivative by a variance
     (`AbstractLikelihood.falls_with_variance`), A is at least −I, and the precision never falls below 1 − size of what
     it was. Against rounding, D is at least ½.

@@ -3,8 +3,8 @@
 An array that is not inside a parameter is a constant of the model: training never touches it.
 """
 
-from __future__ import annotations
-
+# Without `from __future__ import annotations`: equinox does not see an AbstractVar in a string.
+import copy
 from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -115,8 +115,9 @@ def _set_trainable(model: Model, where: Callable[[Model], Any], on: bool) -> Mod
     def mark(node: Any) -> Any:
         if not _is_parameter(node):
             return node
-        # Built anew for the flag, with any value, then given the same raw array: every parameter is made of these two.
-        return eqx.tree_at(lambda p: p.raw, type(node)(jnp.ones_like(node.raw), trainable=on), node.raw)
+        marked = copy.copy(node)
+        object.__setattr__(marked, "trainable", on)  # no other field of a parameter is known, nor what makes it
+        return marked
 
     def below(node: Any) -> Any:
         return jax.tree.map(mark, node, is_leaf=_is_parameter)

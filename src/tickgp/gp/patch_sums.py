@@ -29,7 +29,7 @@ def cross_sums(
     c: Correlation, scale: Float[Array, ""], C: Float[Array, "M P"], z: Float[Array, "M E"], x: Float[Array, "N P E"]
 ) -> Float[Array, "M N"]:
     """S_mn = Σ_p C_mp c(scale · |z_m − x_n[p]|²)."""
-    return _implementation(x).cross(c, scale, C, z, x)
+    return _implementation(x).cross_sums(c, scale, C, z, x)
 
 
 def _cross_forward(c: Correlation, *arrays: Array) -> tuple[Array, tuple[Array, ...]]:
@@ -37,7 +37,7 @@ def _cross_forward(c: Correlation, *arrays: Array) -> tuple[Array, tuple[Array, 
 
 
 def _cross_backward(c: Correlation, arrays: tuple[Array, ...], cotangent: Float[Array, "M N"]) -> tuple[Array, ...]:
-    return _written_out(_implementation(arrays[-1]).cross_gradient(c, *arrays, cotangent))
+    return _written_out(_implementation(arrays[-1]).cross_sums_gradient(c, *arrays, cotangent))
 
 
 cross_sums.defvjp(_cross_forward, _cross_backward)
@@ -48,7 +48,7 @@ def self_sums(
     c: Correlation, scale: Float[Array, ""], C: Float[Array, "P P"], x: Float[Array, "N P E"]
 ) -> Float[Array, " N"]:
     """S_n = Σ_pq C_pq c(scale · |x_n[p] − x_n[q]|²), for a symmetric C."""
-    return _implementation(x).double(c, scale, C, x)
+    return _implementation(x).self_sums(c, scale, C, x)
 
 
 def _self_forward(c: Correlation, *arrays: Array) -> tuple[Array, tuple[Array, ...]]:
@@ -56,7 +56,7 @@ def _self_forward(c: Correlation, *arrays: Array) -> tuple[Array, tuple[Array, .
 
 
 def _self_backward(c: Correlation, arrays: tuple[Array, ...], cotangent: Float[Array, " N"]) -> tuple[Array, ...]:
-    return _written_out(_implementation(arrays[-1]).double_gradient(c, *arrays, cotangent))
+    return _written_out(_implementation(arrays[-1]).self_sums_gradient(c, *arrays, cotangent))
 
 
 self_sums.defvjp(_self_forward, _self_backward)

@@ -21,14 +21,14 @@ BANDS = 2
 """Into so many bands of rows k(x[p], x[q]) is cut, to compute it once for p < q and p > q."""
 
 
-def cross(c: Correlation, scale: Array, C: Array, z: Array, x: Array) -> Float[Array, "M N"]:
+def cross_sums(c: Correlation, scale: Array, C: Array, z: Array, x: Array) -> Float[Array, "M N"]:
     def one_group(x: Float[Array, "n P E"]) -> Float[Array, "n M"]:
         return jnp.sum(c(scale * _cross_distances(z, x)) * C[:, None, :], axis=-1).T
 
     return _in_groups(one_group, x, per_image=C.size).T
 
 
-def cross_gradient(
+def cross_sums_gradient(
     c: Correlation, scale: Array, C: Array, z: Array, x: Array, cotangent: Float[Array, "M N"]
 ) -> tuple[Array, Array, Array, Array]:
     E = z.shape[1]
@@ -52,7 +52,7 @@ def cross_gradient(
     return dscale, dC, 2 * scale * dz, dx
 
 
-def double(c: Correlation, scale: Array, C: Array, x: Array) -> Float[Array, " N"]:
+def self_sums(c: Correlation, scale: Array, C: Array, x: Array) -> Float[Array, " N"]:
     def one_group(x: Float[Array, "n P E"]) -> Float[Array, " n"]:
         bands = [(_self_distances(x, band), _counted(C, band)) for band in _bands(len(C))]
         return sum(
@@ -62,7 +62,7 @@ def double(c: Correlation, scale: Array, C: Array, x: Array) -> Float[Array, " N
     return _in_groups(one_group, x, per_image=C.size)
 
 
-def double_gradient(
+def self_sums_gradient(
     c: Correlation, scale: Array, C: Array, x: Array, cotangent: Float[Array, " N"]
 ) -> tuple[Array, Array, Array]:
     def one_group(sums: tuple[Array, Array], group: tuple[Array, Array]) -> tuple[tuple[Array, Array], Array]:

@@ -12,8 +12,9 @@ import jax.numpy as jnp
 from jax.scipy.special import entr
 from jaxtyping import Array, ArrayLike, Float, Int, Key, PRNGKeyArray
 
+from tickgp.gp.batches import in_batches
 from tickgp.gp.compiling import jit
-from tickgp.gp.images import check_inputs, in_batches
+from tickgp.gp.images import check_inputs
 from tickgp.gp.likelihoods import AbstractClassification, AbstractLikelihood
 from tickgp.gp.memory import fitting_batch
 from tickgp.gp.models import DeepGP

@@ -5,11 +5,10 @@ stands for the paper's m = Lu q_mu and S = Lu q_sqrt q_sqrtᵀ Luᵀ. With a = L
     mean = aᵀ q_mu,    variance = k(x, x) − aᵀa + |q_sqrtᵀ a|².
 """
 
-from __future__ import annotations
-
+# Without `from __future__ import annotations`: equinox does not see an AbstractVar in a string.
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Literal
 
 import equinox as eqx
 import jax
@@ -25,7 +24,10 @@ Sampling = Literal["marginal", "full", "correlated"]
 
 
 class AbstractVariational(eqx.Module):
-    """q(v) of L latents. Every array has L in front; `draw` and `kl` are written for one latent and mapped over L."""
+    """q(v) of L latents, independent of each other.
+
+    Paper: KL term
+    """
 
     q_mu: eqx.AbstractVar[Real]
 
@@ -38,12 +40,12 @@ class AbstractVariational(eqx.Module):
         """That of aᵀv, of every latent: the squared length of `spread`."""
 
     @abstractmethod
-    def draw(self, noise: Float[Array, " M"]) -> Float[Array, " M"]:
-        """q_mu + q_sqrt noise: a sample of v, from standard normal noise."""
+    def draw(self, noise: Float[Array, "L N M"]) -> Float[Array, "L N M"]:
+        """q_mu + q_sqrt noise: N samples of v, from standard normal noise."""
 
     @abstractmethod
     def kl(self) -> Float[Array, ""]:
-        """KL[q(v) || N(0, I)] = KL[q(u) || p(u)]."""
+        """KL[q(v) || N(0, I)] = KL[q(u) || p(u)], summed over latents."""
 
 
 class FullRank(AbstractVariational):
@@ -65,13 +67,13 @@ class FullRank(AbstractVariational):
         bands = (_each_latent(rounded_matmul, a[:, i:], L[:, i:, i : i + width]) for i in range(0, M, width))
         return sum((jnp.sum(band**2, axis=-1) for band in bands), start=jnp.zeros((), a.dtype))
 
-    def draw(self, noise: Float[Array, " M"]) -> Float[Array, " M"]:
-        return self.q_mu.value + matmul(self.q_sqrt.value, noise)
+    def draw(self, noise: Float[Array, "L N M"]) -> Float[Array, "L N M"]:
+        return self.q_mu.value[:, None] + einsum("lmk,lnk->lnm", self.q_sqrt.value, noise)
 
     def kl(self) -> Float[Array, ""]:
         m, L = self.q_mu.value, self.q_sqrt.value
-        ones_beside = jnp.where(jnp.eye(len(m), dtype=bool), L, 1)  # whose logarithms add nothing
-        return 0.5 * jnp.sum(m**2) + 0.5 * jnp.sum(L**2) - 0.5 * len(m) - jnp.sum(jnp.log(jnp.abs(ones_beside)))
+        ones_beside = jnp.where(jnp.eye(m.shape[1], dtype=bool), L, 1)  # whose logarithms add nothing
+        return 0.5 * jnp.sum(m**2) + 0.5 * jnp.sum(L**2) - 0.5 * m.size - jnp.sum(jnp.log(jnp.abs(ones_beside)))
 
 
 class MeanField(AbstractVariational):
@@ -86,8 +88,8 @@ class MeanField(AbstractVariational):
     def variance(self, a: Float[Array, "J M T"]) -> Float[Array, "T L"]:
         return _each_latent(matmul, a**2, self.q_std.value[:, :, None] ** 2)[..., 0]
 
-    def draw(self, noise: Float[Array, " M"]) -> Float[Array, " M"]:
-        return self.q_mu.value + self.q_std.value * noise
+    def draw(self, noise: Float[Array, "L N M"]) -> Float[Array, "L N M"]:
+        return self.q_mu.value[:, None] + self.q_std.value[:, None] * noise
 
     def kl(self) -> Float[Array, ""]:
         m, s = self.q_mu.value, self.q_std.value
@@ -170,14 +172,6 @@ class Joint(eqx.Module):
         L, N, Q, _ = self.latent_covariance.shape
         W = jnp.eye(L) if self.mixing is None else self.mixing
         return einsum("lnpq,ol,rl->npoqr", self.latent_covariance, W, W).reshape(N, Q * len(W), Q * len(W))
-
-
-def kl(q: AbstractVariational) -> Float[Array, ""]:
-    """Σ_l KL[q(u_l) || p(u_l)] over the latents.
-
-    Paper: KL term
-    """
-    return jnp.sum(jax.vmap(lambda latent: latent.kl())(q))
 
 
 def inducing_covariance(gp: SparseGP, jitter: Float[Array, ""]) -> Float[Array, "J M M"]:
@@ -279,10 +273,9 @@ def _each_latent(
     return jnp.moveaxis(product(A.mT, columns), 0, 1)
 
 
-def _over_latents(function: Callable[..., Any], q: AbstractVariational, *arrays: Float[Array, "_ ..."]) -> Any:
-    """`function(q_l, array_l, …)` for all latents l; an array with J = 1 is shared by all of them, not repeated."""
-    axes = (None if len(a) == 1 else 0 for a in arrays)
-    return jax.vmap(function, in_axes=(0, *axes))(q, *(a[0] if len(a) == 1 else a for a in arrays))
+def _times(K: Float[Array, "J N Q R"], v: Float[Array, "L N R"]) -> Float[Array, "L N Q"]:
+    """K_l v_l of every latent and input; with J = 1 all latents share K."""
+    return einsum("lnqr,lnr->lnq" if len(K) == len(v) else "jnqr,lnr->lnq", K, v)
 
 
 def _sample_through_u(
@@ -291,20 +284,15 @@ def _sample_through_u(
     A, unexplained = _project(gp, x, jitter)
     key_u, key_f = jax.random.split(key)
     N, L = len(x), len(gp.q.q_mu.value)
-
-    def one_latent(q: AbstractVariational, A: Array, noise: Float[Array, "N M"]) -> Float[Array, "N Q"]:
-        return einsum("mnq,nm->nq", A, jax.vmap(q.draw)(noise))
-
     noise_u = jnp.moveaxis(_normal(key_u, (N, L, A.shape[1]), common), 1, 0)
     noise_f = jnp.moveaxis(_normal(key_f, (N, A.shape[3], L), common), 2, 0)
-    through_u = _over_latents(one_latent, gp.q, A, noise_u)
+    through_u = _times(jnp.moveaxis(A, 1, -1), gp.q.draw(noise_u))
     if not jointly:
         return jnp.moveaxis(through_u + jnp.sqrt(unexplained) * noise_f, 0, -1)
     covariance = gp.kernel.Kff_joint(x) - einsum("jmnp,jmnq->jnpq", A, A)
     # Relative to the prior: where u says nearly all of f, rounding is far larger than what is left of its covariance.
     R = cholesky_of_rounded(covariance, jitter * jnp.mean(gp.kernel.Kff(x), axis=-1))
-    subscripts = "lnqp,lnp->lnq" if len(R) == L else "jnqp,lnp->lnq"  # else one for all, j = 1
-    return jnp.moveaxis(through_u + einsum(subscripts, R, noise_f), 0, -1)
+    return jnp.moveaxis(through_u + _times(R, noise_f), 0, -1)
 
 
 def _normal(key: PRNGKeyArray, shape: tuple[int, ...], common: bool) -> Array:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +14,13 @@ from tickgp.training.config import DataConfig
 from tickgp.training.toml import read_config
 
 NO_ELBO = (
-    "a run without a finite ELBO comes last, and its place says nothing; compare it by the test metrics, which are not "
-    "made for choosing"
+    "runs without a finite ELBO are listed last, unranked; compare them by the test metrics, which are not made for "
+    "choosing"
 )
 MIXED = (
     "with several layers the ELBO is estimated from marginal samples, which make it a bound of no model; beside that "
-    "of a single layer it is a hint, not a reason"
+    "of a single layer it is only a rough guide"
 )
-
 
 READ_DIFFERENTLY = (
     "the same labels of images that were read in different ways: the ELBO chooses between these too, if the files were "
@@ -54,11 +54,11 @@ def compare_runs(folders: Sequence[Path]) -> list[Compared]:
     """
     if len(folders) < 2:
         raise UsageError(f"{len(folders)} run was given; to compare, give at least two")
-    for folder in folders[1:]:
-        if not _same_labels(folders[0], folder):
+    for first, second in combinations(folders, 2):
+        if not _same_labels(first, second):
             raise UsageError(
-                f"{folders[0]} and {folder} have different data ({_differing(folders[0], folder)}), so that their "
-                "ELBOs cannot be compared; train them on the same images"
+                f"{first} and {second} have different data ({_differing(first, second)}), so that their ELBOs cannot "
+                "be compared; train them on the same images"
             )
     with_elbo = [folder for folder in folders if read_json(folder / "metrics.json")["elbo"] is not None]
     deep = [(folder, sampling) for folder in with_elbo if (sampling := _sampling(folder)) is not None]

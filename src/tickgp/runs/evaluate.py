@@ -9,15 +9,14 @@ from typing import Any
 import numpy as np
 
 from tickgp.data.dataset import Dataset, load_dataset
-from tickgp.data.locate import data_folders
+from tickgp.data.locate import check_data_dir
 from tickgp.errors import UsageError
-from tickgp.evaluation.handover import hand_over, is_unusual, share_and_error
+from tickgp.evaluation.handover import Rule, share_and_error
 from tickgp.evaluation.metrics import auroc, evaluate, fpr95, intervals
-from tickgp.evaluation.promise import Threshold
 from tickgp.gp.predict import DOUBTS, Prediction
-from tickgp.runs.folder import load_own, write_json
+from tickgp.runs.folder import load_own, read_json, write_json
 from tickgp.runs.model_file import ARRAYS, TrainedModel, load_model
-from tickgp.runs.places import whole_name
+from tickgp.runs.places import file_name, whole_name
 from tickgp.training.config import Config, DataConfig
 
 
@@ -51,8 +50,12 @@ def evaluate_run(
     if data.dataset == ARRAYS:
         raise UsageError(f"the model in {folder} was fitted on arrays; name a dataset with --dataset")
     trained = load_model(folder)
-    threshold = trained.threshold_or_reason(max_error, level, max_unusual)
-    max_distance = trained.max_distance(max_unusual)
+    if trained.takes_rows:
+        raise UsageError(
+            f"the model in {folder} was fitted to rows of {trained.image_shape[2]} features, which its TickClassifier "
+            "scales; in Python use TickClassifier.load, and then score or predict_proba"
+        )
+    rule = trained.rule(max_error, level, max_unusual)
     own, is_named = _own(folder, trained.config, data)
     if own is not None and is_named:
         if given := [name for name in ("grey", "skip_bad_images") if getattr(data, name)]:
@@ -60,18 +63,18 @@ def evaluate_run(
                 f"--{given[0].replace('_', '-')} was given for the run's own data, which are read as they were for "
                 "training; leave it out"
             )
-        scores = _scores(trained, trained.predict(own.test.images), own.test.labels, threshold, max_distance)
-        return Evaluation({**_header(trained, own), **scores}, (*own.notes, *_chosen_on(own, own, threshold)))
+        scores = _scores(trained, trained.predict(own.test.images), own.test.labels, rule)
+        return Evaluation({**_header(folder, trained, own), **scores}, (*own.notes, *_chosen_on(own, own, rule)))
     other, seen = _without_training(_load(trained, data), own)
     known, notes = _known(other, trained.class_names)
     outside = trained.predict(other.test.images)
-    metrics = {**_header(trained, other), **_scores(trained, outside, known, threshold, max_distance)}
+    metrics = {**_header(folder, trained, other), **_scores(trained, outside, known, rule)}
     if own is not None:
         metrics |= _strangeness(trained.predict(own.test.images), outside)
-        notes += _chosen_on(other, own, threshold)
+        notes += _chosen_on(other, own, rule)
     if folder.is_dir():  # not a model that comes with the library
         try:
-            write_json(folder / "evaluations" / f"{_file_name(other.name)}.json", metrics)
+            write_json(folder / "evaluations" / f"{file_name(other.name)}.json", metrics)
         except OSError as error:
             notes += (f"these metrics are not kept with the run: {error}",)
     return Evaluation(metrics, (*other.notes, *seen, *notes))
@@ -81,7 +84,7 @@ def _own(folder: Path, config: Config, data: DataConfig) -> tuple[Dataset | None
     """The images that the run was trained on, None if they cannot be had, and whether `data` names them."""
     if config.data.dataset == ARRAYS:
         return None, False
-    data_folders(data.data_dir)  # one that was named must be there
+    check_data_dir(data.data_dir)
     is_named = whole_name(data.dataset) == whole_name(config.data.dataset)
     try:
         return load_own(folder, config, data.data_dir), is_named
@@ -117,17 +120,21 @@ def _without_training(other: Dataset, own: Dataset | None) -> tuple[Dataset, tup
     return kept, (f"{(~new).sum()} images that the run was trained on are left out",)
 
 
-def _chosen_on(data: Dataset, own: Dataset, threshold: Threshold | str) -> tuple[str, ...]:
+def _chosen_on(data: Dataset, own: Dataset, rule: Rule) -> tuple[str, ...]:
     """A sentence if the threshold was chosen on images that are counted now."""
     number = int(data.test.is_in(own.held_out).sum())
-    if isinstance(threshold, str) or not number:
+    if rule.threshold is None or not number:
         return ()
     which = "these very images" if number == len(data.test) else f"{number} of these images"
     return (f"the threshold was chosen on {which}, so that of new ones more may be labelled wrongly",)
 
 
-def _header(trained: TrainedModel, data: Dataset) -> dict[str, Any]:
-    return {"model": trained.config.model.name, "trained_on": trained.config.data.dataset, "dataset": data.name}
+def _header(folder: Path, trained: TrainedModel, data: Dataset) -> dict[str, Any]:
+    """Which model, after how many steps where a run says so, and which data."""
+    path, config = folder / "metrics.json", trained.config
+    steps = read_json(path)["steps"] if path.is_file() else None
+    names = {"trained_on": config.data.dataset, "dataset": whole_name(data.name)}
+    return {"model": config.model.name, "steps": steps, **names}
 
 
 def _load(trained: TrainedModel, data: DataConfig) -> Dataset:
@@ -152,36 +159,34 @@ def _known(data: Dataset, class_names: tuple[str, ...]) -> tuple[np.ndarray, tup
         return labels, ()
     shown = ", ".join(strangers[:5]) + (", …" if len(strangers) > 5 else "")
     left = int((labels >= 0).sum())
-    which = f"metrics are of the {left} images of the others" if left else "so there are no errors to count"
-    return labels, (f"the model knows no {shown}: {which}",)
+    which = f"metrics are of the {left} other images" if left else "no error can be measured"
+    return labels, (f"the model does not know the {'class' if len(strangers) == 1 else 'classes'} {shown}, so {which}",)
 
 
-def _scores(
-    trained: TrainedModel, prediction: Prediction, labels: np.ndarray, threshold: Threshold | str, max_distance: float
-) -> dict[str, Any]:
+def _scores(trained: TrainedModel, prediction: Prediction, labels: np.ndarray, rule: Rule) -> dict[str, Any]:
     """Metrics of the images whose label is known, null where there are none, and what is handed over of all images."""
     known, seed = labels >= 0, trained.config.seed
     p = np.asarray(prediction.probabilities, float)
-    handed = {**_decided(prediction, labels, threshold), **_unusual(prediction, max_distance)}
+    handed = {**_decided(prediction, labels, rule), **_unusual(prediction, rule)}
     if not known.any():
         return {"test": None, "interval": None, "hand_over": handed}
     y = labels[known]
     return {"test": evaluate(p[known], y), "interval": intervals(p[known], y, seed=seed), "hand_over": handed}
 
 
-def _decided(prediction: Prediction, labels: np.ndarray, threshold: Threshold | str) -> dict[str, Any]:
+def _decided(prediction: Prediction, labels: np.ndarray, rule: Rule) -> dict[str, Any]:
     """What the threshold makes of these images, or why there is none."""
-    if isinstance(threshold, str):
-        return {"reason": threshold}
-    p, distance = np.asarray(prediction.probabilities, float), np.asarray(prediction.distance, float)
-    share, error = share_and_error(hand_over(p.max(axis=1), distance, threshold), p.argmax(axis=1) == labels)
-    return {"share": share, "error_of_the_rest": error, "max_error": threshold.max_error}
+    if rule.threshold is None:
+        return {"reason": rule.reason}
+    p = np.asarray(prediction.probabilities, float)
+    share, error = share_and_error(rule.hand_over(p.max(axis=1), prediction.distance), p.argmax(axis=1) == labels)
+    return {"share": share, "error_of_the_rest": error, "max_error": rule.threshold.max_error}
 
 
-def _unusual(prediction: Prediction, max_distance: float) -> dict[str, float]:
+def _unusual(prediction: Prediction, rule: Rule) -> dict[str, float]:
     """The share of unusual images, if the model knows where those of training lie."""
     d = prediction.distance
-    return {} if d is None else {"unusual": float(is_unusual(np.asarray(d, float), max_distance).mean())}
+    return {} if d is None else {"unusual": float(rule.unusual(d).mean())}
 
 
 def _strangeness(inside: Prediction, outside: Prediction) -> dict[str, Any]:
@@ -191,7 +196,3 @@ def _strangeness(inside: Prediction, outside: Prediction) -> dict[str, Any]:
         "auroc": {name: auroc(*pair) for name, pair in scores.items()},
         "fpr95": {name: fpr95(*pair) for name, pair in scores.items()},
     }
-
-
-def _file_name(dataset: str) -> str:
-    return dataset.replace("/", "-").replace(":", "-")

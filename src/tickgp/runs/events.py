@@ -36,7 +36,7 @@ class Report:
     jitter: float
     """As it is now: training raises it when Kuu comes close to singular."""
     skipped: int
-    """Steps since the last report that were not applied, for want of a finite gradient."""
+    """Steps since the last report that were not applied, because the gradient was not finite."""
     seconds: float
     """That training took so far, compilation included; reports do not count."""
 

@@ -3,8 +3,8 @@
 config.toml         every setting
 metrics.jsonl       a line for each report of training
 checkpoint/         the last states of training
-metrics.json        the final metrics: equal runs have equal files
-predictions.csv     what is said of each test image, with its file or number: equal runs have equal files
+metrics.json        the final metrics, written last: a run without them is not finished; equal runs have equal files
+predictions.csv     what is said of each test image, with its file or number, and who decides: equal as well
 model.safetensors   the trained model, with what prediction needs
 manifest.json       version, command, seed, dataset, libraries, device, seconds
 report.html         all this for a person
@@ -16,23 +16,19 @@ from __future__ import annotations
 
 import json
 import os
-import platform
 import shutil
-import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import tickgp
 from tickgp.data.dataset import Dataset, load_dataset
 from tickgp.data.locate import DataDir, DatasetUnavailableError
 from tickgp.errors import UsageError
 from tickgp.files import write_whole
-from tickgp.runs.places import is_there, resolved
+from tickgp.runs.places import is_there, resolved, whole_name
 from tickgp.training.config import Config
 from tickgp.training.toml import format_config, read_config
 
@@ -42,10 +38,6 @@ except ImportError:  # on Windows
     fcntl = None  # type: ignore[assignment]
 
 PREVIOUS = "previous-run"
-MACHINE = ("tickgp", "git", "python", "libraries", "device", "cpu", "cores")
-"""What a manifest says of the machine and the software that a run was made with."""
-
-_LIBRARIES = ("jax", "jaxlib", "equinox", "optax", "numpy")
 _RESULTS = ("metrics.json", "predictions.csv", "metrics.jsonl", "model.safetensors", "manifest.json", "report.html")
 _FILES = (*_RESULTS, "config.toml")
 _FOLDERS = ("checkpoint", "evaluations", "tensorboard")
@@ -136,6 +128,12 @@ def forget_previous(folder: Path) -> None:
         shutil.rmtree(folder / name, ignore_errors=True)
 
 
+def withdraw(folder: Path) -> None:
+    """What was said of a model that another one is about to replace is removed: its metrics, also on other data."""
+    (folder / "metrics.json").unlink(missing_ok=True)
+    shutil.rmtree(folder / "evaluations", ignore_errors=True)
+
+
 def remove_leftovers(folder: Path) -> list[str]:
     """Files that a killed run was writing are removed; returns their names."""
     found = [*folder.glob(".*.tmp"), *(folder / "checkpoint").glob(".*.tmp")]
@@ -165,11 +163,11 @@ def load_data(config: Config, data_dir: DataDir = None) -> Dataset:
 
 def load_own(folder: Path, config: Config, data_dir: Path | None = None, dataset: str | None = None) -> Dataset:
     """The images that the run in `folder` was begun with, if need be from another place, `dataset`."""
-    name = dataset or config.data.dataset
+    name = whole_name(dataset or config.data.dataset)
     if dataset is None and not is_there(name):
         raise DatasetUnavailableError(
             f"{folder} was trained on {name}, which is not there any more; put it back, or name the place that it has "
-            "now to `tickgp evaluate` or `tickgp report` with --dataset"
+            "now with --dataset to `tickgp evaluate`, `tickgp report` or `tickgp train --resume`"
         )
     data = load_data(replace(config, data=replace(config.data, dataset=name)), (data_dir, config.data.data_dir))
     _check_unchanged(folder, data)
@@ -195,12 +193,6 @@ def read_history(folder: Path, last: int = sys.maxsize) -> list[dict[str, Any]]:
 def write_history(folder: Path, lines: Sequence[dict[str, Any]]) -> None:
     """These lines as metrics.jsonl."""
     write_whole(folder / "metrics.jsonl", "".join(json.dumps(line) + "\n" for line in lines).encode())
-
-
-def append_history(folder: Path, line: dict[str, Any]) -> None:
-    """One line more in metrics.jsonl."""
-    with (folder / "metrics.jsonl").open("a") as file:
-        file.write(json.dumps(line) + "\n")
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -231,63 +223,8 @@ def write_json(path: Path, content: dict[str, Any]) -> None:
     write_whole(path, (json.dumps(content, indent=2) + "\n").encode())
 
 
-def write_manifest(folder: Path, config: Config, data: Dataset, command: str, device: str, seconds: float) -> None:
-    """How a run was made. The command is the one that began it."""
-    path = folder / "manifest.json"
-    first = read_json(path)["command"] if path.is_file() else command
-    content = {
-        "command": first,
-        "seed": config.seed,
-        "dataset": {
-            "name": data.name,
-            "sha256": data.sha256(),
-            "labels_sha256": data.labels_sha256(),
-            "images": sum(map(len, data.parts)),
-        },
-        "notes": list(data.notes),
-        "seconds": round(seconds, 1),
-        **machine(device),
-    }
-    write_json(path, content)
-
-
-def machine(device: str) -> dict[str, Any]:
-    """What a run is made with here: see `MACHINE`."""
-    return {
-        "tickgp": tickgp.__version__,
-        "git": _git_hash(),
-        "python": platform.python_version(),
-        "libraries": {name: version(name) for name in _LIBRARIES},
-        "device": device,
-        "cpu": _cpu(),
-        "cores": os.cpu_count(),
-    }
-
-
-def _cpu() -> str:
-    """The name of the processor, as far as the system tells it."""
-    path = Path("/proc/cpuinfo")
-    lines = path.read_text().splitlines() if path.is_file() else []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or platform.machine()
-
-
 def _parse(line: str) -> dict[str, Any]:
     try:
         return {"step": int(json.loads(line)["step"]), **json.loads(line)}
     except (json.JSONDecodeError, KeyError, TypeError):
         return {"step": sys.maxsize + 1}
-
-
-def _git_hash() -> str | None:
-    """The commit of the source this runs from, with a + if files differ from it; None if it is no git checkout."""
-    source = Path(__file__).parent
-    git = lambda *words: (
-        subprocess.run(("git", "-C", source, *words), capture_output=True, text=True, check=True).stdout
-    )
-    try:
-        if not git("ls-files", "--", Path(__file__).name):
-            return None
-        return git("rev-parse", "HEAD").strip() + ("+" if git("status", "--porcelain", "--", source.parent) else "")
-    except (OSError, subprocess.CalledProcessError):
-        return None

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from jaxtyping import Float
 
 from tickgp.errors import UsageError
 from tickgp.evaluation.familiarity import Familiarity
-from tickgp.evaluation.handover import HeldOut
+from tickgp.evaluation.handover import HeldOut, Rule
 from tickgp.evaluation.promise import Threshold
 from tickgp.gp.convolution import Convolutional, MultiOutputConvolutional
 from tickgp.gp.models import DeepGP
@@ -66,36 +67,25 @@ class TrainedModel:
             return prediction
         return replace(prediction, distance=jnp.asarray(self.familiarity.distance(self.model, images)))
 
+    def rule(
+        self, max_error: float | None = None, level: float | None = None, max_unusual: float | None = None
+    ) -> Rule:
+        """Which images the model decides by itself; by default as its settings allow."""
+        return _rule(self.config, self.held_out, max_error, level, max_unusual)
+
     def threshold(
         self, max_error: float | None = None, level: float | None = None, max_unusual: float | None = None
     ) -> Threshold:
-        """Which images the model decides by itself; by default as its settings allow."""
-        if self.held_out is None:
-            raise ValueError(
-                "this model has seen no held-out images, so no threshold can be chosen; train it with some"
-            )
-        return self.held_out.threshold(
-            self.config.max_error if max_error is None else max_error,
-            self.config.confidence if level is None else level,
-            self.config.max_unusual if max_unusual is None else max_unusual,
-        )
+        """That of `rule`, where there is one."""
+        rule = self.rule(max_error, level, max_unusual)
+        if rule.threshold is None:
+            raise ValueError(rule.reason)
+        return rule.threshold
 
-    def max_distance(self, max_unusual: float | None = None) -> float:
-        """The distance from training beyond which images are unusual, by default as its settings say."""
-        if self.held_out is None:
-            return math.inf
-        return self.held_out.max_distance(self.config.max_unusual if max_unusual is None else max_unusual)
-
-    def threshold_or_reason(
-        self, max_error: float | None = None, level: float | None = None, max_unusual: float | None = None
-    ) -> Threshold | str:
-        """The threshold, or why it cannot be had."""
-        try:
-            return self.threshold(max_error, level, max_unusual)
-        except UsageError:
-            raise
-        except ValueError as reason:
-            return str(reason)
+    @property
+    def takes_rows(self) -> bool:
+        """Whether it was fitted to rows of features, which are scaled by the `TickClassifier` that it was saved by."""
+        return self.config.data.dataset == ARRAYS and self.image_shape[:2] == (1, 1)
 
 
 def save_model(folder: Path, trained: TrainedModel) -> None:
@@ -114,19 +104,19 @@ def save_model(folder: Path, trained: TrainedModel) -> None:
 
 def load_model(folder: str | Path) -> TrainedModel:
     """The trained model of a finished run, of `TickClassifier.save`, or by its name one that comes with the library."""
-    path, words, config = _read_words(Path(folder))
-    check_precision(config)
-    class_names, image_shape = tuple(json.loads(words["class_names"])), tuple(json.loads(words["image_shape"]))
-    skeleton = _skeleton(config, image_shape, len(class_names))
-    if (then := words["strides"]) != (now := strides(skeleton)):
+    words = _read_words(Path(folder))
+    check_precision(words.config)
+    skeleton = _skeleton(words.config, words.image_shape, len(words.class_names))
+    if words.strides != (now := strides(skeleton)):
         raise ValueError(
-            f"{path} was made by a version of tickgp whose default strides were {then} for such images, and are {now} "
-            "now; train it again, or use that version"
+            f"{words.path} was made by a version of tickgp whose default strides were {words.strides} for such "
+            f"images, and are {now} now; train it again, or use that version"
         )
-    held_out = _held_out(json.loads(words["hand_over"]))
-    familiarity = None if held_out is None else Familiarity.like(skeleton, image_shape)
-    trees: dict[str, Any] = load_tree(path, {"model": skeleton, "familiarity": familiarity})
-    return TrainedModel(trees["model"], config, class_names, image_shape, trees["familiarity"], held_out)
+    familiarity = None if words.held_out is None else Familiarity.like(skeleton, words.image_shape)
+    trees: dict[str, Any] = load_tree(words.path, {"model": skeleton, "familiarity": familiarity})
+    return TrainedModel(
+        trees["model"], words.config, words.class_names, words.image_shape, trees["familiarity"], words.held_out
+    )
 
 
 def check_precision(config: Config) -> None:
@@ -151,13 +141,13 @@ def strides(model: DeepGP) -> str:
 
 def load_config(folder: Path) -> Config:
     """The settings that the model in this folder was trained with."""
-    return _read_words(folder)[2]
+    return _read_words(folder).config
 
 
-def load_threshold(folder: Path) -> Threshold | str:
-    """The threshold that was chosen for the model of a finished run, or why there is none."""
-    chosen = json.loads(_read_words(folder)[1]["hand_over"])["threshold"]
-    return chosen if isinstance(chosen, str) else Threshold(**chosen)
+def load_rule(folder: Path) -> Rule:
+    """Which images the model of a finished run decides by itself."""
+    words = _read_words(folder)
+    return _rule(words.config, words.held_out)
 
 
 def included() -> list[str]:
@@ -165,8 +155,47 @@ def included() -> list[str]:
     return sorted(path.parent.name for path in _INCLUDED.glob(f"*/{NAME}"))
 
 
-def _read_words(folder: Path) -> tuple[Path, dict[str, str], Config]:
-    """The model file of a folder, the words in it, and the settings among them."""
+@dataclass(frozen=True)
+class _Words:
+    """What a model file says beside its arrays."""
+
+    path: Path
+    config: Config
+    class_names: tuple[str, ...]
+    image_shape: tuple[int, ...]
+    strides: str
+    held_out: HeldOut | None
+
+
+def _read_words(folder: Path) -> _Words:
+    """Those of the model file of a folder."""
+    path = _model_path(folder)
+    words = read_words(path)
+    if missing := {"config", "class_names", "image_shape", "hand_over", "strides"} - words.keys():
+        raise ValueError(f"{path} does not say its {', '.join(sorted(missing))}; was it made by another program?")
+    with _legible(path):
+        made = int(words.get("format", 1))
+    if made != FORMAT:
+        which = "an earlier" if made < FORMAT else "a later"
+        raise ValueError(f"{path} was made by {which} version of tickgp; use that one, or train it again")
+    config = parse_config(words["config"], str(path))
+    with _legible(path):
+        names, shape = tuple(map(str, json.loads(words["class_names"]))), json.loads(words["image_shape"])
+        held_out = _held_out(json.loads(words["hand_over"]))
+        return _Words(path, config, names, tuple(map(int, shape)), words["strides"], held_out)
+
+
+@contextmanager
+def _legible(path: Path) -> Iterator[None]:
+    """What cannot be read in the words of a file is damage."""
+    try:
+        yield
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"{path} is damaged: its words cannot be read ({error!r}); use another copy") from None
+
+
+def _model_path(folder: Path) -> Path:
+    """The model file of a folder, or of a model that comes with the library."""
     if not folder.is_dir() and str(folder) in included():
         folder = _INCLUDED / folder
     path = folder / NAME
@@ -175,26 +204,38 @@ def _read_words(folder: Path) -> tuple[Path, dict[str, str], Config]:
         raise UsageError(f"there is no folder {folder}; give that of a run{names}")
     if not path.is_file():
         raise lacks(folder, NAME)
-    words = read_words(path)
-    if missing := {"config", "class_names", "image_shape", "hand_over", "strides"} - words.keys():
-        raise ValueError(f"{path} does not say its {', '.join(sorted(missing))}; was it made by another program?")
-    if (made := int(words.get("format", 1))) != FORMAT:
-        which = "an earlier" if made < FORMAT else "a later"
-        raise ValueError(f"{path} was made by {which} version of tickgp; use that one, or train it again")
-    return path, words, parse_config(words["config"], str(path))
+    return path
+
+
+def _rule(
+    config: Config,
+    held_out: HeldOut | None,
+    max_error: float | None = None,
+    level: float | None = None,
+    max_unusual: float | None = None,
+) -> Rule:
+    """From the held-out images; with these limits, and with those of the settings for what is None."""
+    if held_out is None:
+        return Rule(reason="this model has seen no held-out images, so no threshold can be chosen; train it with some")
+    return held_out.rule(
+        config.max_error if max_error is None else max_error,
+        config.confidence if level is None else level,
+        config.max_unusual if max_unusual is None else max_unusual,
+    )
 
 
 def _hand_over(trained: TrainedModel) -> dict[str, Any] | None:
     """The threshold, or why there is none, and what others can be chosen from."""
     if (held_out := trained.held_out) is None:
         return None
-    chosen = trained.threshold_or_reason()
+    rule = trained.rule()
     outcomes = {
         "confidence": _digits(held_out.confidence),
         "right": held_out.right.astype(int).tolist(),
         "distance": _digits(held_out.distance),
     }
-    return {"threshold": chosen if isinstance(chosen, str) else asdict(chosen), "source": held_out.source, **outcomes}
+    chosen = rule.reason if rule.threshold is None else asdict(rule.threshold)
+    return {"threshold": chosen, "source": held_out.source, **outcomes}
 
 
 def _digits(numbers: Float[np.ndarray, " N"]) -> list[float]:

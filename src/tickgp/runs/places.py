@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,6 +26,18 @@ def whole_name(dataset: str) -> str:
     """The name of a dataset, the same however its path is written."""
     place = _place(dataset)
     return dataset if place is None else f"{dataset.partition(':')[0]}:{place.resolve()}"
+
+
+def short_name(dataset: str) -> str:
+    """A dataset's own name, or the last part of its path."""
+    place = _place(dataset)
+    return dataset if place is None else place.resolve().name
+
+
+def file_name(dataset: str) -> str:
+    """A name that no other dataset has: that of a path comes with a digest of all of it."""
+    digest = hashlib.sha256(os.fsencode(whole_name(dataset))).hexdigest()
+    return short_name(dataset) if _place(dataset) is None else f"{short_name(dataset)}-{digest[:8]}"
 
 
 def is_there(dataset: str) -> bool:

@@ -8,12 +8,11 @@ from pathlib import Path
 
 import numpy as np
 
-from tickgp.data.folder import possible_images
+from tickgp.data.folder import SKIP, possible_images
 from tickgp.data.pictures import picture_size, read_picture
 from tickgp.data.pixels import to_channels
 from tickgp.errors import UsageError
-from tickgp.evaluation.handover import hand_over, is_unusual
-from tickgp.evaluation.promise import Threshold
+from tickgp.evaluation.handover import Rule
 from tickgp.gp.predict import DOUBTS
 from tickgp.runs.model_file import TrainedModel
 
@@ -45,24 +44,23 @@ class Answer:
 
 def predict_files(
     trained: TrainedModel,
-    files: Sequence[str | Path],
+    files: str | Path | Sequence[str | Path],
     *,
-    threshold: Threshold | None,
-    max_unusual: float | None = None,
+    rule: Rule | None = None,
     skip_bad_images: bool = False,
     done: Callable[[int], None] = lambda number: None,
 ) -> tuple[list[Answer], list[str]]:
-    """An answer for each image file, and a sentence for each that could not be read and was left out.
+    """An answer for each image file, or for the one, and a sentence for each that could not be read and was left out.
 
-    Images that the `threshold` does not keep are for a person. Without a threshold all are, and unusual are those that
-    are further from training than all but a share of `max_unusual` of the held-out ones, by default the model's own
-    setting. Each is turned upright, fitted to the size of the training images, and made grey or coloured as they were.
-    `done` is told now and then how many files are behind it.
+    The `rule` says which are for a person: by default that of the model, `trained.rule()`. Each image is
+    turned upright, fitted to the size of the training images, and made grey or coloured as they were. `done` is told
+    now and then how many files are behind it.
     """
     if trained.image_shape[:2] == (1, 1) or trained.image_shape[2] not in (1, 3):
         shape = "×".join(map(str, trained.image_shape))
         raise UsageError(f"this model takes inputs of {shape} numbers, which are no pictures; give a model of images")
-    max_distance = trained.max_distance(max_unusual) if threshold is None else threshold.max_distance
+    rule = trained.rule() if rule is None else rule
+    files = [files] if isinstance(files, str | Path) else files
     answers: list[Answer] = []
     problems: list[str] = []
     for start in range(0, len(files), _AT_ONCE):
@@ -74,10 +72,10 @@ def predict_files(
                 names.append(str(file))
             except ValueError as error:
                 if not skip_bad_images:
-                    raise ValueError(f"{error}, or leave such files out with --skip-bad-images") from error
+                    raise ValueError(f"{error}, or leave such files out with {SKIP}") from error
                 problems.append(str(error))
         if images:
-            answers += _answers(trained, np.stack(images), names, threshold, max_distance)
+            answers += _answers(trained, np.stack(images), names, rule)
     return answers, problems
 
 
@@ -89,8 +87,8 @@ def other_sizes(trained: TrainedModel, files: Sequence[Path]) -> str | None:
         return None
     were = "1 image was" if len(other) == 1 else f"{len(other)} images were"
     return (
-        f"{were} scaled to {size[0]}×{size[1]} pixels, the size of the images that the model was trained on; what it "
-        "says is worth something only where they then look like those"
+        f"{were} scaled to {size[0]}×{size[1]} pixels, the size of the training images; trust the answers only if "
+        "the scaled images look like these"
     )
 
 
@@ -113,16 +111,14 @@ def _read(trained: TrainedModel, file: Path) -> np.ndarray:
     return to_channels(read_picture(file, (height, width), fit=trained.config.data.fit), channels)
 
 
-def _answers(
-    trained: TrainedModel, images: np.ndarray, names: list[str], threshold: Threshold | None, max_distance: float
-) -> list[Answer]:
+def _answers(trained: TrainedModel, images: np.ndarray, names: list[str], rule: Rule) -> list[Answer]:
     prediction = trained.predict(images)
     doubts = {name: getattr(prediction, name) for name in DOUBTS}
     doubts = {name: [None] * len(images) if d is None else np.asarray(d, float).tolist() for name, d in doubts.items()}
     p, distance = np.asarray(prediction.probabilities, float), prediction.distance
     best, confidence = p.argmax(axis=1), p.max(axis=1)
-    person = [True] * len(p) if threshold is None else hand_over(confidence, distance, threshold).tolist()
-    unusual = [False] * len(p) if distance is None else is_unusual(distance, max_distance).tolist()
+    person = rule.hand_over(confidence, distance).tolist()
+    unusual = [False] * len(p) if distance is None else rule.unusual(distance).tolist()
     return [
         Answer(
             file=name,

@@ -5,11 +5,13 @@ from __future__ import annotations
 import csv
 import io
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from tickgp.data.dataset import Dataset
 from tickgp.errors import UsageError
+from tickgp.evaluation.handover import Rule
 from tickgp.evaluation.report import ReportContents, render
 from tickgp.files import write_whole
 from tickgp.gp.predict import DOUBTS, Prediction
@@ -24,12 +26,14 @@ def make_report(folder: Path, data_dir: Path | None = None, dataset: str | None 
     if not (folder / "config.toml").is_file():
         raise UsageError(f"{folder} holds a model alone; a report needs the folder of a run of `tickgp train`")
     data = load_own(folder, trained.config, data_dir, dataset)
-    return write_report(folder, trained, data, trained.predict(data.test.images))
-
-
-def write_report(folder: Path, trained: TrainedModel, data: Dataset, prediction: Prediction) -> Path:
-    """`report.html` of a run whose other files are there."""
     metrics = read_json(folder / "metrics.json")
+    return write_report(folder, trained, data, trained.predict(data.test.images), metrics)
+
+
+def write_report(
+    folder: Path, trained: TrainedModel, data: Dataset, prediction: Prediction, metrics: dict[str, Any]
+) -> Path:
+    """`report.html`, from the content of metrics.json and the other files of a run."""
     contents = ReportContents(
         model=trained.model,
         class_names=trained.class_names,
@@ -37,9 +41,8 @@ def write_report(folder: Path, trained: TrainedModel, data: Dataset, prediction:
         prediction=prediction,
         metrics=metrics,
         history=read_history(folder, last=metrics["steps"]),  # it may be trained further just now
-        threshold=trained.threshold_or_reason(),
-        threshold_source=trained.held_out.source if trained.held_out else "test",
-        max_distance=trained.max_distance(),
+        rule=trained.rule(),
+        rule_source=trained.held_out.source if trained.held_out else "test",
         settings=format_config(trained.config),
         manifest=read_json(folder / "manifest.json"),
     )
@@ -48,15 +51,18 @@ def write_report(folder: Path, trained: TrainedModel, data: Dataset, prediction:
     return path
 
 
-def write_predictions(folder: Path, data: Dataset, prediction: Prediction) -> None:
-    """`predictions.csv`: of each test image what it is, what the model says, and how surely."""
+def write_predictions(folder: Path, data: Dataset, prediction: Prediction, rule: Rule) -> None:
+    """`predictions.csv`: of each test image what it is, what the model says, how surely, and who decides."""
     names, p = data.class_names, np.asarray(prediction.probabilities)
     doubts = np.stack([np.asarray(getattr(prediction, name)) for name in DOUBTS], axis=1)
+    distance = np.asarray(prediction.distance, float)
+    decided = np.stack([rule.unusual(distance), rule.hand_over(p.max(axis=1), distance)], axis=1)
     content = io.StringIO()
     table = csv.writer(content, lineterminator="\n")
-    table.writerow(["image", "true", "predicted", "probability", *DOUBTS, *(f"p({name})" for name in names)])
+    columns = ["image", "true", "predicted", "probability", *DOUBTS, "unusual", "hand_over"]
+    table.writerow([*columns, *(f"p({name})" for name in names)])
     for i, (label, said) in enumerate(zip(data.test.labels, p.argmax(axis=1), strict=True)):
-        table.writerow([data.test.name(i), names[label], names[said], p[i, said], *doubts[i], *p[i]])
+        table.writerow([data.test.name(i), names[label], names[said], p[i, said], *doubts[i], *decided[i], *p[i]])
     _write(folder / "predictions.csv", content.getvalue())
 
 

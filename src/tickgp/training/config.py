@@ -41,7 +41,7 @@ class DataConfig:
     """The images."""
 
     dataset: str = "digits"
-    """digits, or what `tickgp data` lists."""
+    """A name that `tickgp data` lists, folder:PATH or npz:FILE."""
     data_dir: Path | None = None
     """Folder with the publishers' files; by default $TICKGP_DATA, then the user's cache."""
     image_size: int | None = None
@@ -103,9 +103,9 @@ class ModelConfig:
     location_lengthscale: float = 3.0
     """Its lengthscale at the start, in pixels."""
     learn_location: bool = True
-    """Whether to learn that lengthscale: by how much a TICK-GP is insensitive to translations."""
+    """Learn that lengthscale: by how much a TICK-GP is insensitive to translations."""
     weights: bool = True
-    """Whether to learn a weight for each patch of the last layer."""
+    """Learn a weight for each patch of the last layer."""
     variance: float | None = None
     """Variance of the last layer's kernel at the start; by default 100 between patches, 5 between whole images."""
     lengthscale: float | None = None
@@ -118,7 +118,7 @@ class ModelConfig:
     hidden_q_mu: float = 0.01
     """Noise that tells hidden channels apart at the start; the paper: 0."""
     hidden_mean_field: bool = True
-    """Whether hidden layers have a diagonal covariance of q(u) instead of a full one: faster, and hardly worse."""
+    """A diagonal covariance of q(u) instead of a full one in hidden layers: faster, and hardly worse."""
     mean_field: bool = False
     """A diagonal covariance of q(u) instead of a full one in all layers."""
     sampling: Sampling = "marginal"
@@ -150,8 +150,8 @@ class ModelConfig:
         for setting in fields(self):
             if (value := getattr(self, setting.name)) != setting.default and not applies(setting.name, self.name):
                 raise UsageError(
-                    f"{setting.name.replace('_', '-')} {value} was given for the model {self.name}, which has no such "
-                    f"thing; leave it out, or use {' or '.join(_ONLY_FOR[setting.name])}"
+                    f"{setting.name.replace('_', '-')} {value} was given for the model {self.name}, which does not "
+                    f"use it; leave it out, or use {' or '.join(_ONLY_FOR[setting.name])}"
                 )
 
 
@@ -175,7 +175,7 @@ class TrainingConfig:
     decay_factor: float = 4.0
     """See decay."""
     natural_gradients: bool = True
-    """Whether natural gradients train the last layer's q(u), with steps of the size of the learning rate but at most 1,
+    """Train the last layer's q(u) by natural gradients, with steps of the size of the learning rate but at most 1,
     unless it is mean-field or the likelihood is robustmax; Adam trains the rest."""
     hidden_mean_rate: float = 1.0
     """Factor on the learning rate of the means of the hidden layers' q(u)."""
@@ -275,5 +275,5 @@ def _refuse(settings: DataConfig | TrainingConfig, names: tuple[str, ...], where
     """Settings that would do nothing, unless they have their defaults."""
     for name in names:
         if (value := getattr(settings, name)) != getattr(type(settings), name):
-            said = f"{name.replace('_', '-')} {value} was given {where}, which has no such thing"
+            said = f"{name.replace('_', '-')} {value} was given {where}, which does not use it"
             raise UsageError(f"{said}; leave it out, or {instead}")

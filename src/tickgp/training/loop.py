@@ -16,8 +16,9 @@ import optax
 from jaxtyping import Array, ArrayLike, Float, Int, PRNGKeyArray, Shaped
 from threadpoolctl import ThreadpoolController
 
+from tickgp.gp.batches import Epochs, batch_at, check_at_least_one
 from tickgp.gp.compiling import jit
-from tickgp.gp.images import check_inputs, shuffled
+from tickgp.gp.images import check_inputs
 from tickgp.gp.models import DeepGP
 from tickgp.gp.natural import natural_step
 from tickgp.gp.objective import elbo
@@ -101,27 +102,34 @@ def train(
     images = check_inputs(images)
     labels = state.model.likelihood.check(labels, len(images))
     samples = {"num_samples": num_samples, "likelihood_samples": likelihood_samples}
-    whole = {"steps": steps, "batch_size": batch_size, "report_every": report_every, **samples}
-    for name, number in whole.items():
-        if number < 1:
-            raise ValueError(f"{name} {number} was given; it must be at least 1")
+    check_at_least_one(steps=steps, batch_size=batch_size, report_every=report_every, **samples)
     x, y = jnp.asarray(images), jnp.asarray(labels)
     batch_size, rate = min(batch_size, len(x)), _rate(learning_rate, steps)
     key_order, key_step = jax.random.split(key)
-    leaves, structure = jax.tree.flatten(state)
-    step, lapack = _compiled_step(structure, batch_size, hidden_mean_rate, **samples), _lapack()
-    i, order, seconds, ending, wait = int(state.step), None, 0.0, False, _Wait()
+    order = Epochs(len(x), batch_size, key_order)
+    step = _compiled_step(jax.tree.structure(state), batch_size, hidden_mean_rate, **samples)
+    take = lambda i, leaves: step(leaves, x, y, order(i), rate(i), key_step)
+    yield from _events(state, take, steps, report_every, quiet_seconds, stop)
+
+
+def _events(
+    state: State,
+    take: Callable[[int, list[Array]], list[Array]],
+    steps: int,
+    report_every: int,
+    quiet_seconds: float,
+    stop: Callable[[], bool],
+) -> Iterator[Progress]:
+    """Steps from `state` on, each of which takes its number and the arrays of a state to those of the next."""
+    (leaves, structure), lapack, wait = jax.tree.flatten(state), _lapack(), _Wait()
+    i, seconds, ending = int(state.step), 0.0, False
     since, before = 0, float(state.sums[1])  # steps of this call in the report to come, and those applied before it
     while i < steps and not ending:
-        began = time.monotonic()
+        began, reporting = time.monotonic(), False
         with lapack.limit(limits=1, user_api="blas"):
-            reporting = False
             wait.begin()
             while not reporting:
-                epoch, place = divmod(i, len(x) // batch_size)
-                if order is None or place == 0:
-                    order = shuffled(jax.random.fold_in(key_order, epoch), len(x))
-                leaves = step(leaves, x, y, order, rate(i), key_step)
+                leaves = take(i, leaves)
                 wait(leaves)
                 i, since = i + 1, since + 1
                 ending = i == steps or stop()
@@ -254,8 +262,7 @@ def _step(
     samples: dict[str, int],
 ) -> State:
     """One step on the next batch of `order`: Adam's, and of a last q(u) that has no moments a natural one."""
-    first = state.step % (len(order) // batch_size) * batch_size
-    batch = jax.lax.dynamic_slice_in_dim(order, first, batch_size)
+    batch = batch_at(state.step, order, batch_size)
     parameters, constants = eqx.partition(state.model, trainable(state.model))
 
     def loss(parameters: DeepGP) -> Float[Array, ""]:

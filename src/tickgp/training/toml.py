@@ -17,7 +17,7 @@ from tickgp.training.config import Config
 def parse_config(text: str, source: str) -> Config:
     """The settings that `text` gives; unknown keys, wrong types and wrong choices are refused by name."""
     try:
-        return _converter().structure(tomllib.loads(text), Config)
+        return converter().structure(tomllib.loads(text), Config)
     except tomllib.TOMLDecodeError as error:
         raise ValueError(f"{source} is not TOML: {error}") from None
     except cattrs.BaseValidationError as error:
@@ -37,7 +37,7 @@ def read_config(path: Path) -> Config:
 
 def format_config(config: Config) -> str:
     """The settings as TOML; a setting that is None is left out."""
-    sections = _converter().unstructure(config)
+    sections = converter().unstructure(config)
     return tomli_w.dumps({name: _given(value) for name, value in sections.items()})
 
 
@@ -45,13 +45,14 @@ def _given(value: Any) -> Any:
     return {k: v for k, v in value.items() if v is not None} if isinstance(value, dict) else value
 
 
-def _converter() -> cattrs.Converter:
-    converter = cattrs.Converter(forbid_extra_keys=True)
+def converter() -> cattrs.Converter:
+    """Between settings and what TOML and JSON have: what is not given keeps its default, unknown names are refused."""
+    found = cattrs.Converter(forbid_extra_keys=True)
     for kind, allowed in {int: int, float: int | float, bool: bool, str: str}.items():
-        converter.register_structure_hook(kind, _strict(kind, allowed))
-    converter.register_structure_hook(Path, lambda value, _: Path(value))
-    converter.register_unstructure_hook(Path, str)
-    return converter
+        found.register_structure_hook(kind, _strict(kind, allowed))
+    found.register_structure_hook(Path, lambda value, _: Path(value))
+    found.register_unstructure_hook(Path, str)
+    return found
 
 
 def _strict(kind: type, allowed: Any) -> Callable[[Any, Any], Any]:

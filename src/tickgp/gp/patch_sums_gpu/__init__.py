@@ -6,7 +6,7 @@ with the extended x gives all the sums that the gradients need. Distances are ma
 keeps about as many digits as float32; gradients, of one. Arrays are padded with zeros to whole tiles; there C is 0.
 """
 
-from tickgp.gp.patch_sums_gpu.cross import cross, cross_gradient
-from tickgp.gp.patch_sums_gpu.double import double, double_gradient
+from tickgp.gp.patch_sums_gpu.cross_sums import cross_sums, cross_sums_gradient
+from tickgp.gp.patch_sums_gpu.self_sums import self_sums, self_sums_gradient
 
-__all__ = ["cross", "cross_gradient", "double", "double_gradient"]
+__all__ = ["cross_sums", "cross_sums_gradient", "self_sums", "self_sums_gradient"]

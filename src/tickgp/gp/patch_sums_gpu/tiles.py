@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -20,6 +21,18 @@ UNROLL = 2
 """Images in a row, so that one's loads overlap with another's arithmetic."""
 INTERPRET = False
 """Run without a GPU, step by step: for tests."""
+
+
+@dataclass(frozen=True)
+class Tiles:
+    """Arrays in whole tiles, a program for each tile of C and share of the images, and what each program sees."""
+
+    arrays: tuple[Array, ...]
+    """C first, then what distances are made of."""
+    grid: tuple[int, int, int]
+    images: int
+    """In a share."""
+    seen: list[Any]
 
 
 def left(scale: Array, rows: Float[Array, "... T E"], tile: int) -> Float[Array, "... padded W"]:

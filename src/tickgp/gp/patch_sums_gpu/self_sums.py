@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -14,19 +13,8 @@ from tickgp.gp.kernels import Correlation, with_slope
 from tickgp.gp.patch_sums_gpu import tiles
 
 
-@dataclass(frozen=True)
-class _Tiles:
-    """The arrays in whole tiles, a program for each tile of C and share of the images, and what each program sees."""
-
-    arrays: tuple[Array, Array, Array, Array]
+def _in_tiles(scale: Array, C: Array, x: Array) -> tiles.Tiles:
     """C, the scale, and the extended x as rows and as columns."""
-    grid: tuple[int, int, int]
-    images: int
-    """In a share."""
-    seen: list[Any]
-
-
-def _in_tiles(scale: Array, C: Array, x: Array) -> _Tiles:
     rows, tiled = tiles.right(x, tiles.PATCHES), tiles.padded(C, (tiles.PATCHES, tiles.PATCHES))
     (N, _, W), side = rows.shape, rows.shape[1] // tiles.PATCHES
     shares = tiles.shares(N, side * side // 2)
@@ -37,10 +25,10 @@ def _in_tiles(scale: Array, C: Array, x: Array) -> _Tiles:
         pl.BlockSpec((n, tiles.PATCHES, W), lambda p, q, s: (s, p, 0)),
         pl.BlockSpec((n, tiles.PATCHES, W), lambda p, q, s: (s, q, 0)),
     ]
-    return _Tiles((tiled, scale[None], rows, rows), (side, side, shares), n, seen)
+    return tiles.Tiles((tiled, scale[None], rows, rows), (side, side, shares), n, seen)
 
 
-def double(c: Correlation, scale: Array, C: Array, x: Array) -> Float[Array, " N"]:
+def self_sums(c: Correlation, scale: Array, C: Array, x: Array) -> Float[Array, " N"]:
     t, E = _in_tiles(scale, C, x), x.shape[2]
     side = t.grid[0]
 
@@ -67,14 +55,14 @@ def double(c: Correlation, scale: Array, C: Array, x: Array) -> Float[Array, " N
     return jnp.sum(parts, axis=0)
 
 
-def double_gradient(
+def self_sums_gradient(
     c: Correlation, scale: Array, C: Array, x: Array, cotangent: Float[Array, " N"]
 ) -> tuple[Array, Array, Array]:
-    dscale, dC = _double_gradient(c, scale, C, x, cotangent)
-    return dscale, dC, _double_gradient_x(c, scale, C, x, cotangent)
+    dscale, dC = _self_sums_gradient(c, scale, C, x, cotangent)
+    return dscale, dC, _self_sums_gradient_x(c, scale, C, x, cotangent)
 
 
-def _double_gradient(c: Correlation, scale: Array, C: Array, x: Array, cotangent: Array) -> tuple[Array, Array]:
+def _self_sums_gradient(c: Correlation, scale: Array, C: Array, x: Array, cotangent: Array) -> tuple[Array, Array]:
     t, E = _in_tiles(scale, C, x), x.shape[2]
     P, side = len(t.arrays[0]), t.grid[0]
 
@@ -107,7 +95,7 @@ def _double_gradient(c: Correlation, scale: Array, C: Array, x: Array, cotangent
     return jnp.sum(dscale) / scale, jnp.sum(dC, axis=0)[: len(C), : len(C)]
 
 
-def _double_gradient_x(c: Correlation, scale: Array, C: Array, x: Array, cotangent: Array) -> Float[Array, "N P E"]:
+def _self_sums_gradient_x(c: Correlation, scale: Array, C: Array, x: Array, cotangent: Array) -> Float[Array, "N P E"]:
     arrays = _in_tiles(scale, C, x).arrays
     (N, P, W), E = arrays[-1].shape, x.shape[2]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -14,19 +13,8 @@ from tickgp.gp.kernels import Correlation, with_slope
 from tickgp.gp.patch_sums_gpu import tiles
 
 
-@dataclass(frozen=True)
-class _Tiles:
-    """The arrays in whole tiles, a program for each tile of C and share of the images, and what each program sees."""
-
-    arrays: tuple[Array, Array, Array]
-    """C, and the extended z and x."""
-    grid: tuple[int, int, int]
-    images: int
-    """In a share."""
-    seen: list[Any]
-
-
-def _in_tiles(scale: Array, C: Array, z: Array, x: Array) -> _Tiles:
+def _in_tiles(scale: Array, C: Array, z: Array, x: Array) -> tiles.Tiles:
+    """C, the extended z and the extended x."""
     left, right = tiles.left(scale, z, tiles.INDUCING), tiles.right(x, tiles.PATCHES)
     tiled = tiles.padded(C, (tiles.INDUCING, tiles.PATCHES))
     (M, P), (N, _, W) = tiled.shape, right.shape
@@ -37,10 +25,10 @@ def _in_tiles(scale: Array, C: Array, z: Array, x: Array) -> _Tiles:
         pl.BlockSpec((tiles.INDUCING, W), lambda m, p, s: (m, 0)),
         pl.BlockSpec((n, tiles.PATCHES, W), lambda m, p, s: (s, p, 0)),
     ]
-    return _Tiles((tiled, left, right), (M // tiles.INDUCING, P // tiles.PATCHES, shares), n, seen)
+    return tiles.Tiles((tiled, left, right), (M // tiles.INDUCING, P // tiles.PATCHES, shares), n, seen)
 
 
-def cross(c: Correlation, scale: Array, C: Array, z: Array, x: Array) -> Float[Array, "M N"]:
+def cross_sums(c: Correlation, scale: Array, C: Array, z: Array, x: Array) -> Float[Array, "M N"]:
     t = _in_tiles(scale, C, z, x)
 
     def kernel(C: Any, left: Any, right: Any, sums: Any) -> None:
@@ -61,14 +49,14 @@ def cross(c: Correlation, scale: Array, C: Array, z: Array, x: Array) -> Float[A
     return jnp.sum(parts, axis=0)[:, : len(z)].T
 
 
-def cross_gradient(
+def cross_sums_gradient(
     c: Correlation, scale: Array, C: Array, z: Array, x: Array, cotangent: Float[Array, "M N"]
 ) -> tuple[Array, Array, Array, Array]:
-    dscale, dC, dz = _cross_gradient(c, scale, C, z, x, cotangent)
-    return dscale, dC, dz, _cross_gradient_x(c, scale, C, z, x, cotangent)
+    dscale, dC, dz = _cross_sums_gradient(c, scale, C, z, x, cotangent)
+    return dscale, dC, dz, _cross_sums_gradient_x(c, scale, C, z, x, cotangent)
 
 
-def _cross_gradient(
+def _cross_sums_gradient(
     c: Correlation, scale: Array, C: Array, z: Array, x: Array, cotangent: Array
 ) -> tuple[Array, Array, Array]:
     t, g = _in_tiles(scale, C, z, x), tiles.padded(cotangent.T, (1, tiles.INDUCING))
@@ -103,7 +91,7 @@ def _cross_gradient(
     return jnp.sum(Td) / scale, jnp.sum(dC, axis=0)[: C.shape[0], : C.shape[1]], 2 * scale * (T * z - Tx)
 
 
-def _cross_gradient_x(
+def _cross_sums_gradient_x(
     c: Correlation, scale: Array, C: Array, z: Array, x: Array, cotangent: Array
 ) -> Float[Array, "N P E"]:
     tiled, left, right = _in_tiles(scale, C, z, x).arrays
