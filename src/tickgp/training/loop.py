@@ -51,7 +51,7 @@ class Progress:
     elbo: float
     """Mean of the minibatch estimates since the last report, each for the whole dataset; NaN if no step succeeded."""
     skipped: int
-    """Steps of this call since the last report that were not applied, for want of a finite gradient."""
+    """Steps of this call since the last report that were not applied, because the gradient was not finite."""
     seconds: float
     """That the steps took since this call began, compilation included; what is done between reports does not count."""
 
