@@ -43,7 +43,7 @@ def initial_parameters(row: Row, images: np.ndarray, device: str) -> Parameters:
 
 def _raw(value: float) -> Tensor:
     """The inverse of `positive`."""
-    return torch.tensor(math.log(math.expm1(value - 1e-6)))
+    return torch.tensor(math.log(value - 1e-6))
 
 
 class PyTorch:

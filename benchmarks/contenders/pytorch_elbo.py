@@ -19,7 +19,7 @@ Tensor = Any
 Parameters = list[dict[str, Tensor]]
 """For each layer Z, q_mu, q_sqrt, variance and lengthscale; for the last also places, weights and location.
 
-The positive ones are stored as inverse softplus, q_sqrt as a full matrix of which the lower triangle counts.
+The positive ones are stored as logarithms, q_sqrt as a full matrix of which the lower triangle counts.
 """
 Normal = Callable[..., Tensor]
 """Standard normal noise of a shape."""
@@ -103,7 +103,7 @@ def patches(images: Tensor) -> Tensor:
 
 
 def positive(raw: Tensor) -> Tensor:
-    return 1e-6 + torch.nn.functional.softplus(raw)
+    return 1e-6 + torch.exp(raw)
 
 
 def _distances(a: Tensor, b: Tensor) -> Tensor:

@@ -63,7 +63,15 @@ def test_positive_is_positive_and_finite_wherever_the_optimiser_goes():
     moved = eqx.tree_at(lambda p: p.raw, Positive(1.0), raws)
     slope = jax.vmap(jax.grad(lambda raw: eqx.tree_at(lambda p: p.raw, moved, raw).value))(raws)
     assert bool(jnp.all(moved.value > 0) & jnp.all(jnp.isfinite(moved.value)))
-    np.testing.assert_allclose(slope, 1 / (1 + np.exp(-np.clip(raws, -80, 80))), rtol=1e-5, atol=1e-30)
+    np.testing.assert_allclose(slope, np.where(raws < 69, np.exp(np.minimum(raws, 69)), 0), rtol=1e-5, atol=1e-30)
+
+
+def test_one_step_changes_small_and_large_values_by_the_same_share():
+    """Which a step in the value itself would not: from 3 pixels a lengthscale of 30 would be out of reach."""
+    values = np.logspace(-3, 6, 10)
+    start = Positive(values)
+    moved = eqx.tree_at(lambda p: p.raw, start, start.raw + 0.03)
+    np.testing.assert_allclose(moved.value / start.value, np.exp(0.03), rtol=1e-4)
 
 
 @pytest.mark.parametrize("bad", [0.0, -1.0, 1e-6, np.nan, np.inf, np.array([1.0, 0.0]), np.array([[2.0, -3.0]])])

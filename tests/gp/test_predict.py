@@ -103,7 +103,7 @@ def test_deep_is_the_mean_over_hidden_draws(sampling, key):
     rows = [tiny.outputs(model.layers[1], image[None]) for image in hidden]
     mean, variance = (np.array([row[i][0, 0] for row in rows]) for i in (0, 1))
     p, spread = ndtr(mean / np.sqrt(1 + variance)), ndtr(np.random.default_rng(6).normal(mean, np.sqrt(variance))).std()
-    assert p.std() > 0.05
+    assert p.std() > 0.04  # the hidden layer matters
     np.testing.assert_allclose(
         prediction.probabilities[0, 1], p.mean(), atol=4 * np.hypot(p.std() / np.sqrt(500), spread / np.sqrt(1000))
     )

@@ -19,6 +19,7 @@ from tickgp.runs import model_file
 from tickgp.runs.compare import Compared
 from tickgp.runs.model_file import included, load_config, load_model, load_rule, save_model
 from tickgp.runs.predict import Answer, find_pictures, other_sizes, predict_files
+from tickgp.training import tensors
 
 
 @pytest.fixture(scope="module")
@@ -202,16 +203,16 @@ def test_the_model_file_keeps_what_thresholds_come_from(trained, tmp_path):
 @pytest.mark.parametrize(("change", "which"), [(-1, "an earlier"), (1, "a later")])
 def test_a_model_of_another_version(trained, tmp_path, monkeypatch, load, change, which):
     with monkeypatch.context() as then:
-        then.setattr(model_file, "FORMAT", model_file.FORMAT + change)
+        then.setattr(tensors, "FORMAT", tensors.FORMAT + change)
         save_model(tmp_path, trained)
-    with pytest.raises(ValueError, match=rf"model\.safetensors was made by {which} version .* train it again"):
+    with pytest.raises(ValueError, match=rf"model\.safetensors was made by {which} version .* train again"):
         load(tmp_path)
 
 
 def test_a_model_file_without_a_format_is_an_early_one(trained, tmp_path, monkeypatch):
-    save = model_file.save_tree
-    less = lambda path, tree, words: save(path, tree, {k: v for k, v in words.items() if k != "format"})
-    monkeypatch.setattr(model_file, "save_tree", less)
+    save = tensors.save
+    less = lambda arrays, metadata: save(arrays, {k: v for k, v in metadata.items() if k != "format"})
+    monkeypatch.setattr(tensors, "save", less)
     save_model(tmp_path, trained)
     with pytest.raises(ValueError, match="made by an earlier version"):
         load_model(tmp_path)

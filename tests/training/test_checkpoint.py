@@ -6,6 +6,7 @@ import pytest
 import tickgp
 from tickgp.files import write_whole
 from tickgp.gp.params import Triangular
+from tickgp.training import tensors
 from tickgp.training.checkpoint import checkpoints, load_checkpoint, reached, save_checkpoint
 from tickgp.training.loop import initial_state, train
 from tickgp.training.tensors import load_tree, read_arrays, save_tree
@@ -78,6 +79,15 @@ def test_a_broken_checkpoint_is_named_and_the_one_before_it_used(how, tmp_path, 
     assert str(latest) in found.broken[0]
     before.unlink()
     with pytest.raises(ValueError, match=r"holds no checkpoint to resume from: .*step-00000010"):
+        load_checkpoint(tmp_path, initial_state(model()))
+
+
+def test_a_checkpoint_of_an_earlier_version_is_told_of(tmp_path, monkeypatch):
+    """Its numbers would be read as other ones."""
+    with monkeypatch.context() as then:
+        then.setattr(tensors, "FORMAT", tensors.FORMAT - 1)
+        save_checkpoint(tmp_path, initial_state(model()), 0.0)
+    with pytest.raises(ValueError, match=r"no checkpoint to resume from: .* was made by an earlier version of tickgp"):
         load_checkpoint(tmp_path, initial_state(model()))
 
 

@@ -29,8 +29,6 @@ from tickgp.training.tensors import load_tree, read_words, save_tree
 from tickgp.training.toml import format_config, parse_config
 
 NAME = "model.safetensors"
-FORMAT = 2
-"""What a model file says and has, counted up whenever that changes."""
 ARRAYS = "arrays given to fit"
 """The dataset of a model that was fitted in Python."""
 _INCLUDED = Path(__file__).parents[1] / "pretrained"
@@ -91,7 +89,6 @@ class TrainedModel:
 def save_model(folder: Path, trained: TrainedModel) -> None:
     """`trained` as the file `model.safetensors` of `folder`: arrays by their names, the rest as JSON and TOML."""
     words = {
-        "format": str(FORMAT),
         "config": format_config(trained.config),
         "class_names": json.dumps(trained.class_names),
         "image_shape": json.dumps(trained.image_shape),
@@ -173,11 +170,6 @@ def _read_words(folder: Path) -> _Words:
     words = read_words(path)
     if missing := {"config", "class_names", "image_shape", "hand_over", "strides"} - words.keys():
         raise ValueError(f"{path} does not say its {', '.join(sorted(missing))}; was it made by another program?")
-    with _legible(path):
-        made = int(words.get("format", 1))
-    if made != FORMAT:
-        which = "an earlier" if made < FORMAT else "a later"
-        raise ValueError(f"{path} was made by {which} version of tickgp; use that one, or train it again")
     config = parse_config(words["config"], str(path))
     with _legible(path):
         names, shape = tuple(map(str, json.loads(words["class_names"]))), json.loads(words["image_shape"])

@@ -22,11 +22,14 @@ from tickgp.gp.params import Triangular
 
 Tree = TypeVar("Tree")
 
+FORMAT = 3
+"""What the tensors of a file and the words beside them mean, counted up whenever that changes."""
+
 
 def save_tree(path: str | Path, tree: Tree, metadata: Mapping[str, str] | None = None) -> None:
     """Every array of `tree`, and a few words beside them."""
     arrays = _named(tree)
-    words = {**(metadata or {}), "sha256": _digest(arrays)}
+    words = {"format": str(FORMAT), **(metadata or {}), "sha256": _digest(arrays)}
     write_whole(Path(path), save(arrays, metadata=words))
 
 
@@ -69,9 +72,21 @@ def read_words(path: Path) -> dict[str, str]:
 def _opened(path: Path) -> Iterator[Any]:
     try:
         with safe_open(path, framework="numpy") as file:
+            _check_format(path, file.metadata() or {})
             yield file
     except SafetensorError as error:
         raise ValueError(f"{path} is no complete safetensors file ({error}); use another copy") from None
+
+
+def _check_format(path: Path, words: Mapping[str, str]) -> None:
+    """Files of other programs have no digest, and are left to whoever reads them."""
+    made = words.get("format", "1")
+    if "sha256" not in words or made == str(FORMAT):
+        return
+    if not made.isdecimal():
+        raise ValueError(f"{path} is damaged: its words cannot be read (format {made!r}); use another copy")
+    which = "an earlier" if int(made) < FORMAT else "a later"
+    raise ValueError(f"{path} was made by {which} version of tickgp; use that one, or train again")
 
 
 def _named(tree: Tree) -> dict[str, np.ndarray]:
