@@ -62,10 +62,11 @@ def test_three_layers_start_where_two_end(tmp_path):
 
 def test_runs_are_sorted_into_fixed_and_learned_lengthscales(tmp_path):
     """ELBOs in nats per training image; a dataset of which a run is missing is left out."""
+    named = {"TICK, learned from 3": (7.0, 0.1), "TICK, learned from 16": (9.0, 0.2), "Conv": (None, 0.9)}
     for dataset in SWEPT:
         for title, cells in swept(dataset, "smoke").items():
             for cell in cells:
-                lengthscale, nll = {"TICK, learned": (7.0, 0.1), "Conv": (None, 0.9)}.get(title, (None, 0.5))
+                lengthscale, nll = named.get(title, (None, 0.5))
                 if title.startswith("TICK, fixed at "):
                     lengthscale = float(title.removeprefix("TICK, fixed at "))
                 learned = lengthscale and {"lengthscale": lengthscale}
@@ -75,10 +76,10 @@ def test_runs_are_sorted_into_fixed_and_learned_lengthscales(tmp_path):
     result_path(tmp_path, "smoke", swept("cifar10-grey", "smoke")["Conv"][0].name).unlink()
     elbo, nll = insensitivity("smoke", Places(tmp_path / "work", tmp_path, None))["insensitivity"].axes
     fixed, conv = [1, 1, 16, 16], [0, 1]
-    for axes, values in ((elbo, (0.5, 0.5, 0.5)), (nll, (0.5, 0.1, 0.9))):
-        _, points, learned, *levels = axes.lines
+    for axes, values in ((elbo, (0.5,) * 4), (nll, (0.5, 0.1, 0.2, 0.9))):
+        _, points, short, long, *levels = axes.lines
         for line, x, value in zip(
-            (points, learned, *levels), (fixed, [7, 7], conv, conv), (*values, values[2]), strict=True
+            (points, short, long, *levels), (fixed, [7, 7], [9, 9], conv, conv), (*values, values[3]), strict=True
         ):
             assert list(line.get_xdata()) == x
             assert set(line.get_ydata()) == {value}

@@ -428,19 +428,25 @@ def test_a_missing_sampler_and_values_that_are_not_numbers_are_left_out():
 
 
 def test_scores_stand_at_their_lengthscales():
-    """Two seeds of each fixed lengthscale: a mark for each, and a line through their means."""
+    """Two seeds of each fixed lengthscale: a mark for each, a line through their means. Learned ones of two starts."""
     fixed = [Fitted(2.0**n, 0.5 + n + seed / 10, 0.2 + n + seed / 100) for n in range(3) for seed in (0, 2)]
-    learned, conv = [Fitted(3.0, 0.4, 0.1), Fitted(5.0, 0.3, 0.2)], [Fitted(np.inf, 0.9, 0.8)]
-    sweeps = [Sweep("MNIST", fixed, learned, conv), Sweep("grey CIFAR-10", fixed[:2], learned[:1], conv)]
-    elbo, other, nll, _ = drawn(insensitivity_figure(sweeps)).axes
+    short, long = [Fitted(3.0, 0.4, 0.1), Fitted(5.0, 0.3, 0.2)], [Fitted(9.0, 0.35, 0.15)]
+    learned, conv = {"learned from 3": short, "learned from 16": long}, [Fitted(np.inf, 0.9, 0.8)]
+    sweeps = [Sweep("MNIST", fixed, learned, conv), Sweep("grey CIFAR-10", fixed[:2], learned, conv)]
+    figure = drawn(insensitivity_figure(sweeps))
+    elbo, other, nll, _ = figure.axes
+    (legend,) = figure.legends
+    assert [text.get_text() for text in legend.get_texts()][1:3] == [*learned]
     assert [elbo.get_title(loc="left"), other.get_title(loc="left")] == ["MNIST", "grey CIFAR-10"]
-    for axes, means, marks, stars, level in (
-        (elbo, [0.6, 1.6, 2.6], [0.5, 0.7, 1.5, 1.7, 2.5, 2.7], [0.4, 0.3], 0.9),
-        (nll, [0.21, 1.21, 2.21], [0.2, 0.22, 1.2, 1.22, 2.2, 2.22], [0.1, 0.2], 0.8),
+    for axes, means, marks, stars, other_stars, level in (
+        (elbo, [0.6, 1.6, 2.6], [0.5, 0.7, 1.5, 1.7, 2.5, 2.7], [0.4, 0.3], [0.35], 0.9),
+        (nll, [0.21, 1.21, 2.21], [0.2, 0.22, 1.2, 1.22, 2.2, 2.22], [0.1, 0.2], [0.15], 0.8),
     ):
-        line, points, diamonds, conv_line = axes.lines
+        line, points, diamonds, squares, conv_line = axes.lines
         np.testing.assert_allclose(line.get_xydata().T, [[1, 2, 4], means])
         np.testing.assert_allclose(points.get_xydata().T, [[1, 1, 2, 2, 4, 4], marks])
         np.testing.assert_allclose(diamonds.get_xydata().T, [[3, 5], stars])
+        np.testing.assert_allclose(squares.get_xydata().T, [[9], other_stars])
+        assert diamonds.get_marker() != squares.get_marker()
         np.testing.assert_allclose(conv_line.get_ydata(), level)
     assert elbo.get_ylabel() == "− ELBO\n(nats per training image)"

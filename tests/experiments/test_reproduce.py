@@ -36,6 +36,7 @@ from tickgp.runs.folder import read_history
 from tickgp.runs.judge import watched_images
 from tickgp.runs.model_file import TrainedModel
 from tickgp.training.config import Config, TrainingConfig
+from tickgp.training.tensors import FORMAT
 
 
 @pytest.fixture
@@ -125,9 +126,23 @@ def test_a_run_of_other_settings_is_begun_anew(places, plan):
     events = go([changed], places, after(1))
     assert events[-1] == Stopped(1)
     folder = places.folder("smoke", cell.name)
-    assert Note(f"it was begun with other settings, is kept in {folder}.before, and is begun anew") in events
+    why = "with other settings or by another version"
+    assert Note(f"it was begun {why}, is kept in {folder}.before, and is begun anew") in events
     assert read_history(folder) == []
     assert read_history(folder.with_name(f"{folder.name}.before")) != []
+
+
+@pytest.mark.parametrize(("made", "steps"), [(FORMAT, [3, 3]), (FORMAT - 1, [None, 3]), (None, [None, 3])])
+def test_a_gp_of_an_earlier_version_is_not_continued(places, plan, made, steps):
+    """Its parameters would be read as other numbers; a CNN's mean what they did."""
+    cells = plan(tiny_cells())[:2]
+    for cell in cells:
+        folder = places.folder("smoke", cell.name)
+        (folder / "checkpoint").mkdir(parents=True)
+        (folder / "checkpoint/step-00000003.safetensors").touch()
+        said = {**all_settings("smoke", cell), **({} if made is None else {"format": made})}
+        folder.with_name(f"{folder.name}.json").write_text(json.dumps(said))
+    assert [step_of(cell, "smoke", places) for cell in cells] == steps
 
 
 @pytest.mark.slow
@@ -288,7 +303,7 @@ def test_the_step_of_a_begun_run_is_that_of_its_checkpoint(paths, capsys):
     folder = paths["work"] / "smoke" / cell.name
     (folder / "checkpoint").mkdir(parents=True)
     (folder / "checkpoint/step-00000047.safetensors").touch()
-    folder.with_name("tick.json").write_text(json.dumps(all_settings("smoke", cell)))
+    folder.with_name("tick.json").write_text(json.dumps({"format": FORMAT, **all_settings("smoke", cell)}))
     command(("table1",), scale="smoke", only=(cell.name,), status=True, **paths)
     assert "step 47" in capsys.readouterr().out
 

@@ -31,6 +31,7 @@ from tickgp.experiments.side_tables import (
 )
 from tickgp.experiments.tables import Book, table1, table2, table3
 from tickgp.runs.model_file import load_model
+from tickgp.training.tensors import FORMAT
 
 ROOT = Path(__file__).parents[2]
 SCALES = ("paper", "fast", "smoke")
@@ -184,7 +185,8 @@ def test_the_learned_location_is_shown(tmp_path):
 
 def swept_result(title: str, seed: int) -> dict:
     """Errors, ELBOs and lengthscales that tell models and seeds apart."""
-    at = {"TICK, fixed at 1": 1, "TICK, fixed at 16": 2, "TICK, learned": 3, "Conv": 4}[title]
+    names = ("TICK, fixed at 1", "TICK, fixed at 16", "TICK, learned from 3", "Conv", "TICK, learned from 16")
+    at = 1 + names.index(title)
     score = scores(0.01 * at, 0.1 * at + 0.02 * seed)
     learned = None if title == "Conv" else {"lengthscale": 5.0 + seed, "zero_crossings": 1.0, "width": 28}
     return {**MADE, "metrics": {"test": {"100": score}}, "elbo": -1000.0 * at, "learned": learned, "train_images": 1000}
@@ -202,10 +204,13 @@ def test_fixed_and_learned_lengthscales_stand_side_by_side(tmp_path):
     assert insensitivity_table(Book(tmp_path, "paper")) == ""
     write_swept(tmp_path)
     lines = insensitivity_table(Book(tmp_path, "smoke")).splitlines()
-    assert [line.split("|")[1].strip() for line in lines if line.startswith("| TICK, learned")] == ["TICK, learned"] * 2
+    assert [line.split("|")[1].strip() for line in lines if line.startswith("| TICK, learned")] == [
+        "TICK, learned from 3",
+        "TICK, learned from 16",
+    ] * 2
     assert lines[0].startswith("| MNIST | lengthscale learned | − ELBO (×10³) |")
     assert lines[4] == (
-        "| TICK, learned | 5.50 ± 0.71 <sub>5.00, 6.00</sub> | 3.000 ± 0.000 <sub>3.000, 3.000</sub> "
+        "| TICK, learned from 3 | 5.50 ± 0.71 <sub>5.00, 6.00</sub> | 3.000 ± 0.000 <sub>3.000, 3.000</sub> "
         "| 3.00 ± 0.00 <sub>3.00, 3.00</sub> | 0.310 ± 0.014 <sub>0.300, 0.320</sub> |"
     )
     assert lines[2].startswith("| TICK, fixed at 1 |  | 1.000")
@@ -217,8 +222,8 @@ def test_fixed_and_learned_lengthscales_stand_side_by_side(tmp_path):
 def test_the_page_says_how_long_each_machine_has_trained(tmp_path):
     machines = {"conv": "cpu", "tick": "H200", "se": "H200"}
     for name, device in machines.items():
-        machine = {**MADE["machine"], "device": device}
-        write(tmp_path, f"mnist/{name}", {**MADE, "metrics": tick_metrics(), "seconds": 120.0, "machine": machine})
+        made = {**MADE, "machine": {**MADE["machine"], "device": device}, "format": FORMAT}
+        write(tmp_path, f"mnist/{name}", {**made, "metrics": tick_metrics(), "seconds": 120.0})
     page = results_page(tmp_path, tmp_path / "RESULTS.md")
     assert "3 of 63 runs are done. Still to be made: `mnist/bcnn-0.25`, " in page
     what = "| GPs: SE, Conv, TICK and B-CNN on MNIST, Fashion-MNIST and grey CIFAR-10 |"
@@ -226,6 +231,15 @@ def test_the_page_says_how_long_each_machine_has_trained(tmp_path):
         f"{what} 1 | 2 | 2 CPU cores (Python 3.12, jax 0.11) |\n{what} 2 | 4 | H200 (Python 3.12, jax 0.11) |" in page
     )
     assert page.count("| 4 | H200") == 1, "a run that serves several tables is counted once"
+
+
+def test_the_page_says_how_many_gps_are_of_an_earlier_version(tmp_path):
+    for name, made in {"conv": {"format": FORMAT}, "tick": {"format": FORMAT - 1}, "se": {}}.items():
+        write(tmp_path, f"mnist/{name}", {**MADE, "metrics": tick_metrics(), **made})
+    assert "2 of the 3 GPs were made by an earlier version" in results_page(tmp_path, tmp_path / "RESULTS.md")
+    for name in ("tick", "se"):
+        write(tmp_path, f"mnist/{name}", {**MADE, "metrics": tick_metrics(), "format": FORMAT})
+    assert "earlier version" not in results_page(tmp_path, tmp_path / "RESULTS.md")
 
 
 def test_the_time_of_a_step_leaves_out_what_was_compiled():

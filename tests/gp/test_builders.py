@@ -149,6 +149,20 @@ def test_three_layers_fit_images_of_every_size():
             seen = layer_builders._grid(np.empty((1, seen, seen, 1)), patch, None).rows
 
 
+def test_a_location_kernel_may_be_made_from_the_size_of_what_the_last_layer_sees():
+    """The shorter side, here of images from which the hidden layer cuts two rows and two columns."""
+    model = build("deep_tick", patch_size=3, location=lambda side: SquaredExponential(1.0, side / 4))
+    last = model.layers[-1].gp.kernel.covariance
+    assert last.grid.image_shape == (7, 6, 10)
+    np.testing.assert_allclose(last.response.location.lengthscale.value, 6 / 4, rtol=1e-6)
+
+
+@pytest.mark.parametrize("location", [SquaredExponential, lambda side: None, lambda side: side / 2])
+def test_what_makes_no_location_kernel_is_refused(location):
+    with pytest.raises(ValueError, match="was given as the location kernel; use a kernel, such as Matern32"):
+        build("tick", patch_size=3, location=location)
+
+
 def test_settings_replace_the_initial_values():
     model = build(
         "deep_tick",
@@ -308,7 +322,7 @@ def test_a_layer_by_itself_wants_floats(make, key):
     [
         ("deep_conv", {"patch_size": 5}, "from 1x1 to 5x4, or a smaller stride of hidden layers"),
         ("deep_conv", {"patch_size": 4, "num_inducing": 73}, r"at most 72 \(num-inducing\), or a smaller stride of .*"),
-        ("deep_conv", {"patch_size": 3, "variance": 0.0}, "every entry must be finite and above 1e-06"),
+        ("deep_conv", {"patch_size": 3, "variance": 0.0}, "every entry must be above 1e-06 and at most 1e\\+18"),
         ("deep_conv", {"patch_size": 10}, "from 1x1 to 9x8"),
         ("deep_se", {"width": 13}, "use a width of at most that"),
     ],

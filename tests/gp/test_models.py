@@ -37,7 +37,7 @@ def test_one_class_is_refused(likelihood):
     [
         ({"channels": 0}, "0 channels were asked for"),
         ({"num_inducing": 0}, "0 inducing variables were asked for"),
-        ({"lengthscale": 0.0}, "must be finite and above 1e-06"),
+        ({"lengthscale": 0.0}, r"every entry must be above 1e-06 and at most 1e\+18"),
         ({"patch_size": 4}, "layer 2 of 2: patch 4x4 does not fit in image 3x2"),
     ],
 )

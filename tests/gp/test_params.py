@@ -59,11 +59,14 @@ def test_positive_keeps_its_value_over_many_magnitudes(x64):
 
 
 def test_positive_is_positive_and_finite_wherever_the_optimiser_goes():
-    raws = jnp.asarray([-1e30, -1e4, -200.0, -1.0, 0.0, 1.0, 200.0, 1e30])
+    raws = jnp.asarray([-1e30, -1e4, -200.0, -1.0, 0.0, 1.0, 40.0, 43.0, 200.0, 1e30])
     moved = eqx.tree_at(lambda p: p.raw, Positive(1.0), raws)
     slope = jax.vmap(jax.grad(lambda raw: eqx.tree_at(lambda p: p.raw, moved, raw).value))(raws)
     assert bool(jnp.all(moved.value > 0) & jnp.all(jnp.isfinite(moved.value)))
-    np.testing.assert_allclose(slope, np.where(raws < 69, np.exp(np.minimum(raws, 69)), 0), rtol=1e-5, atol=1e-30)
+    most = np.log(1e18)  # 41.4
+    np.testing.assert_allclose(slope, np.where(raws < most, np.exp(np.minimum(raws, most)), 0), rtol=1e-5, atol=1e-30)
+    np.testing.assert_allclose(moved.value[-3:], 1e18, rtol=1e-5)
+    assert bool(jnp.isfinite(moved.value**2).all() & (moved.value**-2.0 > 0).all())
 
 
 def test_one_step_changes_small_and_large_values_by_the_same_share():
@@ -74,9 +77,9 @@ def test_one_step_changes_small_and_large_values_by_the_same_share():
     np.testing.assert_allclose(moved.value / start.value, np.exp(0.03), rtol=1e-4)
 
 
-@pytest.mark.parametrize("bad", [0.0, -1.0, 1e-6, np.nan, np.inf, np.array([1.0, 0.0]), np.array([[2.0, -3.0]])])
-def test_positive_refuses_what_is_not_above_the_floor(bad):
-    words = r"a positive parameter was given .*; every entry must be finite and above 1e-06"
+@pytest.mark.parametrize("bad", [0.0, -1.0, 1e-6, np.nan, np.inf, 1e19, np.array([1.0, 0.0]), np.array([[2.0, -3.0]])])
+def test_positive_refuses_what_is_out_of_its_bounds(bad):
+    words = r"a positive parameter was given .*; every entry must be above 1e-06 and at most 1e\+18"
     with pytest.raises(ValueError, match=words):
         Positive(bad)
 

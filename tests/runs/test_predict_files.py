@@ -231,8 +231,8 @@ def test_a_model_file_without_a_format_is_an_early_one(trained, tmp_path, monkey
     ids=str,
 )
 def test_damage_in_the_words_of_a_model_is_told(trained, tmp_path, monkeypatch, damage):
-    save = model_file.save_tree
-    monkeypatch.setattr(model_file, "save_tree", lambda path, tree, words: save(path, tree, {**words, **damage}))
+    save = tensors.save
+    monkeypatch.setattr(tensors, "save", lambda arrays, metadata: save(arrays, {**metadata, **damage}))
     save_model(tmp_path, trained)
     with pytest.raises(
         ValueError, match=r"model\.safetensors is damaged: its words cannot be read .*; use another copy"

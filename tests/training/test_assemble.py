@@ -77,6 +77,20 @@ def test_a_fixed_lengthscale_stays_where_it_is():
         assert (abs(found - 2.0) > 1e-3) == learned
 
 
+@pytest.mark.parametrize(
+    ("settings", "width"),
+    [({"name": "tick"}, 10), ({"name": "deep-tick", "hidden_stride": 2, "channels": 2, "patch_size": 3}, 4)],
+    ids=["one layer", "two"],
+)
+def test_the_location_lengthscale_starts_at_half_of_what_the_last_layer_sees(settings, width):
+    """Unless it is said; width here is the lesser of both sides."""
+    for said, start in ((None, width / 2), (3.0, 3.0)):
+        config = ModelConfig(num_inducing=5, location_lengthscale=said, **settings)
+        last = build_model(config, IMAGES[:, :, :10], 3, key=jax.random.key(0)).layers[-1].gp.kernel.covariance
+        assert min(last.grid.image_shape[:2]) == width
+        assert float(last.response.location.lengthscale.value) == pytest.approx(start)
+
+
 SMALL = IMAGES[:6, :8, :8]
 OTHER = {
     "depth": 3,

@@ -55,6 +55,12 @@ def test_a_tree_comes_back_as_it_was(tmp_path):
     assert words["word"] == "value"
 
 
+def test_the_format_of_a_file_is_not_the_callers_to_say(tmp_path):
+    tree = {"a": np.ones(2, np.float32)}
+    save_tree(tmp_path / "tree.safetensors", tree, {"format": "np"})
+    assert same(load_tree(tmp_path / "tree.safetensors", jax.tree.map(np.zeros_like, tree)), tree)
+
+
 def test_of_a_triangular_matrix_only_the_triangle_is_written(tmp_path):
     lower = np.tril(np.arange(1.0, 33.0, dtype=np.float32).reshape(2, 4, 4))
     save_tree(tmp_path / "tree.safetensors", {"q": Triangular(lower)})

@@ -21,6 +21,8 @@ SEEDS = (0, 1, 2)
 """Of table 1's GPs on MNIST."""
 LENGTHSCALES = (1, 2, 4, 8, 16, 32, 64)
 """Of the location kernel, in pixels, where it is not learned."""
+STARTS = (3, 16)
+"""Of a learned one at the start, in pixels: the paper's, which all experiments have, and a longer one beside it."""
 SAMPLES = (100, 5)
 """Draws behind a prediction: ours, and the paper's."""
 
@@ -101,9 +103,15 @@ def two_against_seven(model: ModelName, scale: Scale) -> Cell:
     )
 
 
-def insensitivity(dataset: str, model: Kernel, scale: Scale, *, lengthscale: int | None = None, seed: int = 0) -> Cell:
-    """A small GP for few images; a TICK-GP with a fixed location lengthscale, or with one that is learned."""
-    name = f"{dataset}-5000/{model}" + ("" if lengthscale is None else f"-{lengthscale}")
+def insensitivity(
+    dataset: str, model: Kernel, scale: Scale, *, fixed: int | None = None, start: int = STARTS[0], seed: int = 0
+) -> Cell:
+    """A small GP for few images; a TICK-GP with a fixed location lengthscale, or one learned from `start` on."""
+    name = f"{dataset}-5000/{model}"
+    if model == "tick" and fixed is not None:
+        name += f"-{fixed}"
+    elif model == "tick" and start != STARTS[0]:
+        name += f"-from-{start}"
     if scale == "smoke":
         config = _shallow(dataset, model, scale)
         settings, data, training = config.model, config.data, config.training
@@ -111,8 +119,8 @@ def insensitivity(dataset: str, model: Kernel, scale: Scale, *, lengthscale: int
         data = DataConfig(dataset, train_images=5000)
         settings = ModelConfig(model, num_inducing=200, stride=2, initialiser="kmeans", variance=100.0)
         training = TrainingConfig(max_steps=2000, batch_size=64, report_every=500)
-    if lengthscale is not None:
-        settings = replace(settings, location_lengthscale=float(lengthscale), learn_location=False)
+    if model == "tick":
+        settings = replace(settings, location_lengthscale=float(fixed or start), learn_location=fixed is None)
     return Cell(_seeded(name, seed), Config(seed, 100, data=data, model=settings, training=training))
 
 
@@ -177,12 +185,12 @@ def _seeded(name: str, seed: int) -> str:
 
 def _shallow(dataset: str, model: ModelName, scale: Scale) -> Config:
     places: dict[str, Any] = {"places": "uniform"} if model == "tick" else {}
-    stride = None if model == "se" else 4 if scale == "smoke" else 1
+    both: dict[str, Any] = {"name": model, "stride": None if model == "se" else 4 if scale == "smoke" else 1}
+    if model == "tick":
+        both["location_lengthscale"] = float(STARTS[0])
     match scale:
         case "paper":
-            settings = ModelConfig(
-                name=model, num_inducing=1000, stride=stride, initialiser="random", variance=5.0, **places
-            )
+            settings = ModelConfig(num_inducing=1000, initialiser="random", variance=5.0, **both, **places)
             training = TrainingConfig(
                 max_steps=100_000,
                 report_every=1000,
@@ -193,9 +201,7 @@ def _shallow(dataset: str, model: ModelName, scale: Scale) -> Config:
             )
         case "fast":
             variance = 5.0 if model == "se" else 100.0
-            settings = ModelConfig(
-                name=model, num_inducing=1000, stride=stride, initialiser="kmeans", variance=variance
-            )
+            settings = ModelConfig(num_inducing=1000, initialiser="kmeans", variance=variance, **both)
             training = TrainingConfig(
                 # on harder images Conv and TICK gain from more; for SE-GPs it was not tried
                 max_steps=30_000 if dataset == "mnist" or model == "se" else 100_000,
@@ -206,9 +212,7 @@ def _shallow(dataset: str, model: ModelName, scale: Scale) -> Config:
                 watched_images=2000,
             )
         case "smoke":
-            settings = ModelConfig(
-                name=model, num_inducing=20, variance=100.0, stride=stride, initialiser="random", **places
-            )
+            settings = ModelConfig(num_inducing=20, initialiser="random", variance=100.0, **both, **places)
             training = _SMOKE
     return Config(prediction_samples=100, data=_data(dataset, scale), model=settings, training=training)
 
@@ -221,6 +225,8 @@ def _deep(dataset: str, kernel: Kernel, depth: int, scale: Scale) -> Config:
     start: dict[str, Any] = {"variance": 5.0}
     if depth > 1:
         start |= {"lengthscale": 4.0, "hidden_variance": 0.1, "hidden_lengthscale": 2.0}
+    if kernel == "tick":
+        start["location_lengthscale"] = float(STARTS[0])
     match scale:
         case "paper":
             q: dict[str, Any] = {"hidden_q_mu": 0.0, "hidden_mean_field": False}

@@ -9,15 +9,24 @@ from tickgp.experiments.plan import EXPERIMENTS
 from tickgp.experiments.results import home
 from tickgp.experiments.tables import Book, markdown
 from tickgp.training.config import Config
+from tickgp.training.tensors import FORMAT
+
+EARLIER = (
+    " {} of the {} GPs were made by an earlier version of the library, whose steps changed variances and lengthscales "
+    "otherwise: see [docs/experiments.md](docs/experiments.md#variances-and-lengthscales)."
+)
 
 
 def progress(book: Book) -> str:
-    """How many runs are done, and the names of those that are not."""
+    """How many runs are done, the names of those that are not, and how many GPs are of an earlier version."""
     own = _own(book)
     left = [name for name in own if book.run(name) is None]
     shared = "" if len(own) == len(book.cells) else " CNNs are those of the paper's settings."
     missing = f" Still to be made: {', '.join(f'`{name}`' for name in left)}." if left else ""
-    return f"{len(own) - len(left)} of {len(own)} runs are done.{shared}{missing}"
+    gps = [run for name in own if (run := book.run(name)) is not None and "model" in run["settings"]]
+    earlier = sum(run.get("format") != FORMAT for run in gps)
+    since = EARLIER.format(earlier, len(gps)) if earlier else ""
+    return f"{len(own) - len(left)} of {len(own)} runs are done.{shared}{missing}{since}"
 
 
 def cost_table(book: Book) -> str:

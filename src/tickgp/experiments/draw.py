@@ -22,7 +22,7 @@ from tickgp.experiments.figures.misclassified import Misclassified, all_misclass
 from tickgp.experiments.figures.patch_response import patch_response_figure
 from tickgp.experiments.figures.traces import Trace, traces_figure
 from tickgp.experiments.patch_response import patch_response_deviations
-from tickgp.experiments.plan import KERNELS, SAMPLERS, SWEPT, swept
+from tickgp.experiments.plan import KERNELS, LEARNED, SAMPLERS, SWEPT, swept
 from tickgp.experiments.predictions import other_data, read_predictions
 from tickgp.experiments.reproduce import Places
 from tickgp.experiments.run_cnn import load_cnn_data
@@ -99,18 +99,23 @@ def insensitivity(scale: Scale, places: Places) -> Pictures:
 
 def _sweep(book: Book, dataset: str) -> Sweep | None:
     """The runs on one dataset; None if not all are there."""
-    found = [book.run(cell.name) for cells in swept(dataset, book.scale).values() for cell in cells]
-    results = [result for result in found if result is not None]
-    if not found or len(results) < len(found):
+    groups: dict[str, list[Fitted]] = {}
+    for title, cells in swept(dataset, book.scale).items():
+        results = [result for cell in cells if (result := book.run(cell.name)) is not None]
+        if len(results) < len(cells):
+            return None
+        groups[title] = [_fitted(result) for result in results]
+    if not groups:
         return None
-    fixed, learned, conv = list[Fitted](), list[Fitted](), list[Fitted]()
-    for result in results:
-        model, location = result["settings"]["model"], result["learned"]
-        group = conv if location is None else learned if model["learn_location"] else fixed
-        lengthscale = np.inf if location is None else location["lengthscale"]
-        nll = result["metrics"]["test"][MANY]["test"]["nll"]
-        group.append(Fitted(lengthscale, -result["elbo"] / result["train_images"], nll))
-    return Sweep(DATASETS[dataset], fixed, learned, conv)
+    learned = {title: runs for title, runs in groups.items() if title.startswith(LEARNED)}
+    fixed = [run for title, runs in groups.items() if title != "Conv" and title not in learned for run in runs]
+    return Sweep(DATASETS[dataset], fixed, learned, groups["Conv"])
+
+
+def _fitted(result: dict[str, Any]) -> Fitted:
+    lengthscale = np.inf if result["learned"] is None else result["learned"]["lengthscale"]
+    nll = result["metrics"]["test"][MANY]["test"]["nll"]
+    return Fitted(lengthscale, -result["elbo"] / result["train_images"], nll)
 
 
 def full_covariance(scale: Scale, places: Places) -> Pictures:

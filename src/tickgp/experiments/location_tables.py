@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tickgp.experiments.cells import two_against_seven
-from tickgp.experiments.plan import EXPERIMENTS, KERNELS, SWEPT, swept
+from tickgp.experiments.plan import EXPERIMENTS, KERNELS, LEARNED, SWEPT, swept
 from tickgp.experiments.tables import DATASETS, METRICS, NEGATIVE_ELBO, Book, cell, error_and_nll, markdown, spread
 
 
@@ -39,7 +39,7 @@ def _swept_table(book: Book, dataset: str) -> str:
         runs = [run for cell in cells if (run := book.run(cell.name)) is not None]
         if len(runs) < len(cells):
             return ""
-        learned = [run["learned"]["lengthscale"] for run in runs] if title == "TICK, learned" else []
+        learned = [run["learned"]["lengthscale"] for run in runs] if title.startswith(LEARNED) else []
         elbo = spread([-run["elbo"] / 1000 for run in runs], 3)
         rows.append([title, spread(learned, 2) if learned else "", elbo, *error_and_nll(runs, "test")])
     heads = [DATASETS[dataset], "lengthscale learned", NEGATIVE_ELBO, METRICS["top1_error"], METRICS["nll"]]

@@ -10,6 +10,7 @@ from tickgp.experiments.cells import (
     ENSEMBLE_SEEDS,
     LENGTHSCALES,
     SEEDS,
+    STARTS,
     Cell,
     Kernel,
     Scale,
@@ -30,6 +31,8 @@ SHALLOW: tuple[ModelName, ...] = ("se", "conv", "tick")
 KERNELS: tuple[Kernel, ...] = ("conv", "tick")
 SWEPT = ("mnist", "cifar10-grey")
 """Datasets of the experiment on insensitivity."""
+LEARNED = "TICK, learned"
+"""How the names of its runs with a learned lengthscale begin."""
 SAMPLERS: tuple[Sampling, ...] = ("marginal", "full", "correlated")
 
 
@@ -82,15 +85,18 @@ def _insensitivity(scale: Scale) -> list[Cell]:
 
 
 def swept(dataset: str, scale: Scale) -> dict[str, list[Cell]]:
-    """TICK with fixed location lengthscales and with one that it learns, and Conv: the runs with each seed, by name."""
+    """TICK with fixed location lengthscales and with learned ones, and Conv: the runs with each seed, by name."""
     if scale == "paper":
         return {}
     lengthscales, seeds = (LENGTHSCALES, SEEDS) if scale == "fast" else (LENGTHSCALES[::4], SEEDS[:2])
-    models: dict[str, tuple[Kernel, int | None]] = {f"TICK, fixed at {ell}": ("tick", ell) for ell in lengthscales}
-    models |= {"TICK, learned": ("tick", None), "Conv": ("conv", None)}
+    models: dict[str, tuple[Kernel, dict[str, int]]] = {
+        **{f"TICK, fixed at {ell}": ("tick", {"fixed": ell}) for ell in lengthscales},
+        **{f"{LEARNED} from {start}": ("tick", {"start": start}) for start in STARTS},
+        "Conv": ("conv", {}),
+    }
     return {
-        title: [insensitivity(dataset, kernel, scale, lengthscale=ell, seed=seed) for seed in seeds]
-        for title, (kernel, ell) in models.items()
+        title: [insensitivity(dataset, kernel, scale, **location, seed=seed) for seed in seeds]
+        for title, (kernel, location) in models.items()
     }
 
 

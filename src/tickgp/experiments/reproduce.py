@@ -19,6 +19,7 @@ from tickgp.runs.events import Event, Note, Stopped
 from tickgp.runs.folder import held, read_json, write_json
 from tickgp.training.checkpoint import checkpoints, reached
 from tickgp.training.config import Config
+from tickgp.training.tensors import FORMAT
 
 
 @dataclass(frozen=True)
@@ -143,9 +144,12 @@ def _is_whole(cell: Cell, scale: Scale, places: Places) -> bool:
 
 
 def _is_begun(cell: Cell, scale: Scale, places: Places) -> bool:
-    """Whether its folder was begun with these settings."""
+    """Whether its folder was begun with these settings; of a GP, with parameters that mean the same."""
     path = _settings_path(cell, scale, places)
-    return path.is_file() and agree(read_json(path), scale, cell)
+    if not path.is_file():
+        return False
+    said = read_json(path)
+    return agree(said, scale, cell) and (said.get("format") == FORMAT or not isinstance(cell.settings, Config))
 
 
 def _set_aside_if_other(cell: Cell, scale: Scale, places: Places) -> list[str]:
@@ -159,10 +163,12 @@ def _set_aside_if_other(cell: Cell, scale: Scale, places: Places) -> list[str]:
         if checkpoints(folder / "checkpoint") or (folder / model_file.NAME).is_file():
             aside = _free(folder.with_name(f"{folder.name}.before"))
             folder.rename(aside)
-            notes.append(f"it was begun with other settings, is kept in {aside}, and is begun anew")
+            notes.append(
+                f"it was begun with other settings or by another version, is kept in {aside}, and is begun anew"
+            )
         else:
             shutil.rmtree(folder)
-        write_json(path, all_settings(scale, cell))
+        write_json(path, {"format": FORMAT, **all_settings(scale, cell)})
     return notes
 
 

@@ -18,6 +18,7 @@ from tickgp.experiments.plan import EXPERIMENTS, cells_of
 from tickgp.runs.folder import write_json
 from tickgp.runs.manifest import machine
 from tickgp.training.config import Config, applies
+from tickgp.training.tensors import FORMAT
 from tickgp.training.toml import converter
 
 LONGEST_CURVE = 200
@@ -65,7 +66,7 @@ def agree(said: dict[str, Any], scale: Scale, cell: Cell) -> bool:
 
 def _understood(said: dict[str, Any], cell: Cell) -> Config | CnnConfig | EnsembleConfig | None:
     """Settings as JSON has them, without those that such a model does not have; None if they are not of this kind."""
-    own = {name: value for name, value in said.items() if name not in ("needs", "start_from")}
+    own = {name: value for name, value in said.items() if name not in ("needs", "start_from", "format")}
     try:
         return converter().structure(_meaningful(own), type(cell.settings))
     except cattrs.BaseValidationError:
@@ -86,6 +87,7 @@ def write_result(results: Path, scale: Scale, cell: Cell, content: dict[str, Any
     """
     head = {
         "run": cell.name,
+        "format": FORMAT,
         "scale": home(scale, cell.name),
         "settings": all_settings(scale, cell),
         "seed": cell.settings.seed,

@@ -17,7 +17,16 @@ from jaxtyping import Array, ArrayLike, Key, PRNGKeyArray
 from tickgp.gp.images import Standardise, check_images, to_pixels
 from tickgp.gp.inducing import Initialiser, Places
 from tickgp.gp.kernels import AbstractKernel, Matern32, SquaredExponential
-from tickgp.gp.layer_builders import KernelFamily, Lengthscale, Size, class_layer, image_layer, point_layer, some_images
+from tickgp.gp.layer_builders import (
+    KernelFamily,
+    Lengthscale,
+    LocationFamily,
+    Size,
+    class_layer,
+    image_layer,
+    point_layer,
+    some_images,
+)
 from tickgp.gp.layers import Layer
 from tickgp.gp.likelihoods import AbstractLikelihood
 from tickgp.gp.means import Zero, principal_components
@@ -57,7 +66,7 @@ def tick(
     images: ArrayLike,
     likelihood: AbstractLikelihood,
     *,
-    location: AbstractKernel | None = None,
+    location: AbstractKernel | LocationFamily | None = None,
     num_inducing: int = 1000,
     key: PRNGKeyArray,
     **settings: Any,
@@ -85,7 +94,7 @@ def deep_tick(
     images: ArrayLike,
     likelihood: AbstractLikelihood,
     *,
-    location: AbstractKernel | None = None,
+    location: AbstractKernel | LocationFamily | None = None,
     key: PRNGKeyArray,
     **settings: Any,
 ) -> DeepGP:
@@ -106,7 +115,7 @@ def convolutional(
     likelihood: AbstractLikelihood,
     *,
     depth: int = 1,
-    location: AbstractKernel | None = None,
+    location: AbstractKernel | LocationFamily | None = None,
     patch_size: Size = 5,
     stride: Size | None = 1,
     hidden_stride: Size | None = 1,

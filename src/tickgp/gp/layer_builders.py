@@ -35,6 +35,8 @@ Lengthscale = float | Float[np.ndarray, " D"] | Literal["median"]
 """A number, or one for each dimension, or half the median distance between the patches, or vectors, of a layer."""
 KernelFamily = Callable[[float, Any], AbstractKernel]
 """Makes a kernel from a variance and a lengthscale: `SquaredExponential`, `Matern52`, or a function of one's own."""
+LocationFamily = Callable[[int], AbstractKernel]
+"""Makes a kernel on places from the shorter side, in pixels, of the images that they are in."""
 
 
 def image_layer(
@@ -84,7 +86,7 @@ def class_layer(
     patch_size: Size = 5,
     stride: Size | None = 1,
     num_inducing: int = 384,
-    location: AbstractKernel | None = None,
+    location: AbstractKernel | LocationFamily | None = None,
     weights: bool = True,
     kernel: KernelFamily = SquaredExponential,
     variance: float = 5.0,
@@ -96,12 +98,13 @@ def class_layer(
 ) -> Layer:
     """A last layer from images to class scores: for each class an independent weighted sum over patch responses.
 
-    location: the kernel on the places of patches, which makes it a TICK-GP; places: how those of the inducing patches
-    start (see `choose_patches`). weights: learn a weight for each patch. The rest as for `image_layer`.
+    location: the kernel on the places of patches, or a function that makes it, for a TICK-GP; places: how those of the
+    inducing patches start (see `choose_patches`). weights: learn one for each patch. The rest as for `image_layer`.
     Paper: last layer set-up
     """
     _check_floats(images)
     grid = _grid(images, patch_size, stride)
+    location = _location(location, min(images.shape[1:3]))
     response = PatchResponse(kernel(variance, _number(lengthscale, images, grid)), location)
     where: Places = "none" if location is None else places
     inducing = choose_patches(grid, images, num_inducing, response, how=initialiser, places=where, key=key)
@@ -150,6 +153,18 @@ def _grid(images: np.ndarray, patch_size: Size, stride: Size | None) -> PatchGri
         places = min(side - length + 1 for side, length in zip(images.shape[1:3], patch, strict=True))
         stride = min(max(math.ceil(places / _PATCHES), 1), *patch)
     return PatchGrid(images.shape[1:], patch, _pair(stride))
+
+
+def _location(location: AbstractKernel | LocationFamily | None, side: int) -> AbstractKernel | None:
+    if location is None or isinstance(location, AbstractKernel):
+        return location
+    made = None if isinstance(location, type) or not callable(location) else location(side)
+    if not isinstance(made, AbstractKernel):
+        raise ValueError(
+            f"{location!r} was given as the location kernel; use a kernel, such as Matern32(lengthscale=3.0), or a "
+            "function that makes one from the shorter side of the image in pixels"
+        )
+    return made
 
 
 def _initial_q(num_latents: int, num_inducing: int, scale: float, mean_field: bool) -> AbstractVariational:

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Float, PyTree
 
 Model = TypeVar("Model")
-_LEAST, _MOST = 1e-6, 1e30
+_LEAST, _MOST = 1e-6, 1e18
 
 
 class AbstractParameter(eqx.Module):
@@ -47,7 +47,7 @@ class Real(AbstractParameter):
 
 
 class Positive(AbstractParameter):
-    """An array above 1e-6: value = 1e-6 + exp(raw). Without the floor a lengthscale can reach 0 in float32.
+    """An array above 1e-6: value = 1e-6 + exp(raw), at most 1e18. Beyond these its square is no number in float32.
 
     A step of the optimiser changes the value by a share of it, whatever its size: variances and lengthscales that are
     ten times too small are found as fast as ones that are ten times too large.
@@ -58,8 +58,10 @@ class Positive(AbstractParameter):
 
     def __init__(self, value: ArrayLike, trainable: bool = True):
         value = jnp.asarray(value, float)
-        if not isinstance(value, jax.core.Tracer) and not bool(jnp.all((value > _LEAST) & jnp.isfinite(value))):
-            raise ValueError(f"a positive parameter was given {value}; every entry must be finite and above {_LEAST}")
+        if not isinstance(value, jax.core.Tracer) and not bool(jnp.all((value > _LEAST) & (value <= _MOST))):
+            raise ValueError(
+                f"a positive parameter was given {value}; every entry must be above {_LEAST} and at most {_MOST:g}"
+            )
         self.raw = jnp.log(value - _LEAST)
         self.trainable = trainable
 

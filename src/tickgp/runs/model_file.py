@@ -25,7 +25,7 @@ from tickgp.gp.predict import Prediction, predict
 from tickgp.runs.folder import lacks
 from tickgp.training.assemble import build_model
 from tickgp.training.config import Config
-from tickgp.training.tensors import load_tree, read_words, save_tree
+from tickgp.training.tensors import check_format, load_tree, read_words, save_tree
 from tickgp.training.toml import format_config, parse_config
 
 NAME = "model.safetensors"
@@ -170,6 +170,7 @@ def _read_words(folder: Path) -> _Words:
     words = read_words(path)
     if missing := {"config", "class_names", "image_shape", "hand_over", "strides"} - words.keys():
         raise ValueError(f"{path} does not say its {', '.join(sorted(missing))}; was it made by another program?")
+    check_format(path, words)
     config = parse_config(words["config"], str(path))
     with _legible(path):
         names, shape = tuple(map(str, json.loads(words["class_names"]))), json.loads(words["image_shape"])

@@ -12,6 +12,7 @@ from jaxtyping import PRNGKeyArray
 from tickgp.gp.builders import convolutional, pointwise
 from tickgp.gp.inducing import Initialiser
 from tickgp.gp.kernels import AbstractKernel, Matern12, Matern32, Matern52, SquaredExponential
+from tickgp.gp.layer_builders import LocationFamily
 from tickgp.gp.likelihoods import AbstractClassification, Bernoulli, RobustMax, Softmax
 from tickgp.gp.models import DeepGP
 from tickgp.gp.params import Positive
@@ -46,13 +47,11 @@ def build_model(config: ModelConfig, images: np.ndarray, num_classes: int, *, ke
             standardise=config.standardise,
             key=key,
         )
-    lengthscale = Positive(config.location_lengthscale, trainable=config.learn_location)
-    location = _KERNELS[config.location](Positive(1.0, trainable=False), lengthscale)
     return convolutional(
         images,
         likelihood,
         depth=depth,
-        location=location if config.name.endswith("tick") else None,
+        location=_location(config) if config.name.endswith("tick") else None,
         patch_size=_patch_size(config, images),
         stride=config.stride,
         hidden_stride=config.hidden_stride,
@@ -74,6 +73,14 @@ def build_model(config: ModelConfig, images: np.ndarray, num_classes: int, *, ke
         standardise=config.standardise,
         key=key,
     )
+
+
+def _location(config: ModelConfig) -> LocationFamily:
+    def of_side(side: int) -> AbstractKernel:
+        lengthscale = Positive(config.location_lengthscale or side / 2, trainable=config.learn_location)
+        return _KERNELS[config.location](Positive(1.0, trainable=False), lengthscale)
+
+    return of_side
 
 
 def initialiser(config: ModelConfig) -> Initialiser:

@@ -100,8 +100,9 @@ class ModelConfig:
     """Kernel between patches, in all layers."""
     location: KernelName = "matern32"
     """Location kernel of a TICK-GP."""
-    location_lengthscale: float = 3.0
-    """Its lengthscale at the start, in pixels."""
+    location_lengthscale: float | None = None
+    """Its lengthscale at the start, in pixels; by default half the shorter side of what the last layer sees.
+    The paper: 3."""
     learn_location: bool = True
     """Learn that lengthscale: by how much a TICK-GP is insensitive to translations."""
     weights: bool = True

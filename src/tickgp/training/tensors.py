@@ -29,13 +29,14 @@ FORMAT = 3
 def save_tree(path: str | Path, tree: Tree, metadata: Mapping[str, str] | None = None) -> None:
     """Every array of `tree`, and a few words beside them."""
     arrays = _named(tree)
-    words = {"format": str(FORMAT), **(metadata or {}), "sha256": _digest(arrays)}
+    words = {**(metadata or {}), "format": str(FORMAT), "sha256": _digest(arrays)}
     write_whole(Path(path), save(arrays, metadata=words))
 
 
 def load_tree(path: str | Path, like: Tree) -> Tree:
     """The tree in the file `path`, which must have the arrays of `like`: the same names, shapes and types."""
     arrays, words = read_arrays(Path(path))
+    check_format(Path(path), words)
     if words.get("sha256") != _digest(arrays):
         raise ValueError(f"{path} is damaged: its content is not what was written; use another copy")
     named = _named(like)
@@ -68,18 +69,8 @@ def read_words(path: Path) -> dict[str, str]:
         return file.metadata() or {}
 
 
-@contextmanager
-def _opened(path: Path) -> Iterator[Any]:
-    try:
-        with safe_open(path, framework="numpy") as file:
-            _check_format(path, file.metadata() or {})
-            yield file
-    except SafetensorError as error:
-        raise ValueError(f"{path} is no complete safetensors file ({error}); use another copy") from None
-
-
-def _check_format(path: Path, words: Mapping[str, str]) -> None:
-    """Files of other programs have no digest, and are left to whoever reads them."""
+def check_format(path: Path, words: Mapping[str, str]) -> None:
+    """Refuse a file of another version. Files of other programs have no digest, and are left to whoever reads them."""
     made = words.get("format", "1")
     if "sha256" not in words or made == str(FORMAT):
         return
@@ -87,6 +78,15 @@ def _check_format(path: Path, words: Mapping[str, str]) -> None:
         raise ValueError(f"{path} is damaged: its words cannot be read (format {made!r}); use another copy")
     which = "an earlier" if int(made) < FORMAT else "a later"
     raise ValueError(f"{path} was made by {which} version of tickgp; use that one, or train again")
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Any]:
+    try:
+        with safe_open(path, framework="numpy") as file:
+            yield file
+    except SafetensorError as error:
+        raise ValueError(f"{path} is no complete safetensors file ({error}); use another copy") from None
 
 
 def _named(tree: Tree) -> dict[str, np.ndarray]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,8 @@ from matplotlib.ticker import FixedLocator, NullLocator, StrMethodFormatter
 from tickgp.evaluation.plots import BLUE, GREEN, INK, ORANGE, new_figure, tidy
 from tickgp.experiments.figures.looks import key_line
 
-_LEARNED: dict[str, Any] = {"marker": "D", "markeredgecolor": INK, "markeredgewidth": 0.5}
+_LEARNED: dict[str, Any] = {"linestyle": "", "color": ORANGE, "markeredgecolor": INK, "markeredgewidth": 0.5}
+_MARKERS = "Ds^v"
 _ROWS = {"negative_elbo": "− ELBO\n(nats per training image)", "nll": "NLL of test images\n(nats per image)"}
 
 
@@ -30,11 +31,14 @@ class Fitted:
 
 @dataclass(frozen=True)
 class Sweep:
-    """TICK-GPs with fixed lengthscales and with learned ones, and Conv-GPs, of which the lengthscale is infinite."""
+    """TICK-GPs with fixed lengthscales and with learned ones, and Conv-GPs, of which the lengthscale is infinite.
+
+    Learned ones by what they are called, up to four kinds.
+    """
 
     title: str
     fixed: Sequence[Fitted]
-    learned: Sequence[Fitted]
+    learned: Mapping[str, Sequence[Fitted]]
     conv: Sequence[Fitted]
 
 
@@ -51,10 +55,13 @@ def insensitivity_figure(sweeps: Sequence[Sweep]) -> Figure:
         axes.set_ylabel(words)
     keys = [
         key_line("TICK, fixed lengthscale", BLUE, "o"),
-        Line2D([], [], color=ORANGE, linestyle="", label="TICK, learned", **_LEARNED),
+        *(
+            Line2D([], [], label=title, marker=marker, **_LEARNED)
+            for title, marker in zip(sweeps[0].learned, _MARKERS, strict=False)
+        ),
         key_line("Conv", GREEN, dashes="dashed"),
     ]
-    figure.legend(handles=keys, loc="outside upper left", ncols=3, frameon=False, fontsize=9, handlelength=3)
+    figure.legend(handles=keys, loc="outside upper left", ncols=2, frameon=False, fontsize=9, handlelength=3)
     return figure
 
 
@@ -64,7 +71,8 @@ def _draw(axes: Axes, sweep: Sweep, score: str) -> None:
     places = np.unique(x)
     axes.plot(places, [np.mean(y[x == place]) for place in places], color=BLUE, linewidth=1.6)
     axes.plot(x, y, "o", color=BLUE, markersize=3.5, alpha=0.6)
-    axes.plot(*read(sweep.learned), linestyle="", color=ORANGE, zorder=5, **_LEARNED)
+    for runs, marker in zip(sweep.learned.values(), _MARKERS, strict=False):
+        axes.plot(*read(runs), marker=marker, zorder=5, **_LEARNED)
     for value in read(sweep.conv)[1]:
         axes.axhline(value, color=GREEN, linestyle="--", linewidth=1.0)
     axes.set_xscale("log", base=2)
