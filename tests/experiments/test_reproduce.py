@@ -29,9 +29,10 @@ from tickgp.experiments.reproduce import Begun, Done, Failed, Places, left, repr
 from tickgp.experiments.results import all_settings, is_done, read_result
 from tickgp.experiments.run_cnn import _watched
 from tickgp.experiments.run_gp import _predict, judge_gp
+from tickgp.experiments.workers import Said
 from tickgp.gp.builders import conv
 from tickgp.gp.likelihoods import Softmax
-from tickgp.runs.events import Note, Stopped
+from tickgp.runs.events import Note, Stage, Stopped
 from tickgp.runs.folder import read_history
 from tickgp.runs.judge import watched_images
 from tickgp.runs.model_file import TrainedModel
@@ -241,18 +242,22 @@ def test_the_folder_of_the_page_is_made_before_the_runs(paths, tmp_path, monkeyp
     assert (tmp_path / "new" / "folder" / "page.md").is_file()
 
 
-def test_a_run_says_how_long_it_took_itself(monkeypatch, capsys):
+def test_a_run_says_what_it_does_and_how_long_it_took_itself(monkeypatch, capsys):
     module, clock = sys.modules["tickgp.cli.reproduce"], [0.0]
     monkeypatch.setattr(module.time, "monotonic", lambda: clock[0])
     first, second = tiny_cells()[:2]
+    testing = Said(second, Stage("testing"))
+    events = ((100, Begun(first)), (5, Begun(second)), (1, testing), (1, Done(second)), (30, Done(first)))
 
     def runner(stop):
-        for seconds, event in ((100, Begun(first)), (5, Begun(second)), (2, Done(second)), (30, Done(first))):
+        for seconds, event in events:
             clock[0] += seconds
             yield event
 
     assert module._run(runner, None, open_console()) == 0
-    assert [line for line in capsys.readouterr().out.splitlines() if "done" in line] == [
+    said = capsys.readouterr().out.splitlines()
+    assert [line for line in said if "testing" in line or "done" in line] == [
+        f"  {second.name}: testing",
         "mnist/bcnn done, 2 s",
         "mnist/tick done, 37 s",
     ]

@@ -129,7 +129,7 @@ def _run(runner: Runner, max_seconds: float | None, console: Console) -> int:
     """Run what is left; the exit code: 0, 1 if a run failed, 130 if it was stopped."""
     from tickgp.experiments.reproduce import Begun, Done, Failed
     from tickgp.experiments.workers import Said
-    from tickgp.runs.events import Note, Report, Stopped
+    from tickgp.runs.events import Note, Report, Stage, Stopped
 
     began, failed = time.monotonic(), False
     begun: dict[str, float] = {}
@@ -151,7 +151,7 @@ def _run(runner: Runner, max_seconds: float | None, console: Console) -> int:
                     expected = isinstance(error, ValueError | ArithmeticError | OSError)
                     kind = "" if expected else f"{type(error).__name__}: "
                     say(f"{cell.name} failed: {kind}{' '.join(str(error).split())}")
-                case Note(text):
+                case Note(text) | Stage(text):
                     say(f"  {whose}{text}")
                 case Report():
                     bound = "" if math.isnan(event.elbo) else f"  ELBO {event.elbo:.1f}"
