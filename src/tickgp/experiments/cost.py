@@ -13,19 +13,19 @@ from tickgp.training.tensors import FORMAT
 
 EARLIER = (
     " {} of the {} GPs were made by an earlier version of the library, whose steps changed variances and lengthscales "
-    "otherwise: see [docs/experiments.md](docs/experiments.md#variances-and-lengthscales)."
+    "otherwise ([docs/experiments.md](docs/experiments.md#variances-and-lengthscales)): {}."
 )
 
 
 def progress(book: Book) -> str:
-    """How many runs are done, the names of those that are not, and how many GPs are of an earlier version."""
+    """How many runs are done, and the names of those that are not and of GPs of an earlier version."""
     own = _own(book)
     left = [name for name in own if book.run(name) is None]
     shared = "" if len(own) == len(book.cells) else " CNNs are those of the paper's settings."
-    missing = f" Still to be made: {', '.join(f'`{name}`' for name in left)}." if left else ""
-    gps = [run for name in own if (run := book.run(name)) is not None and "model" in run["settings"]]
-    earlier = sum(run.get("format") != FORMAT for run in gps)
-    since = EARLIER.format(earlier, len(gps)) if earlier else ""
+    missing = f" Still to be made: {_listed(left)}." if left else ""
+    gps = {name: run for name in own if (run := book.run(name)) is not None and "model" in run["settings"]}
+    earlier = [name for name, run in gps.items() if run.get("format") != FORMAT]
+    since = EARLIER.format(len(earlier), len(gps), _listed(earlier)) if earlier else ""
     return f"{len(own) - len(left)} of {len(own)} runs are done.{shared}{missing}{since}"
 
 
@@ -59,3 +59,7 @@ def _machine(result: dict[str, Any]) -> str:
     machine = result["machine"]
     device = f"{machine['cores']} CPU cores" if machine["device"] == "cpu" else machine["device"]
     return f"{device} (Python {machine['python']}, jax {machine['libraries']['jax']})"
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)

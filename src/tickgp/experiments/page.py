@@ -82,8 +82,9 @@ STRANGERS = """What the model that comes with the library hands over to a person
 those that are further from its training images than all but one in a hundred held-out ones. And how well entropy,
 mutual information, the variance of the latent functions and this distance tell other images from MNIST's test images:
 AUROC is 1 if always, 0.5 if by chance. Predictions: S = 6,400. Not in the paper."""
-COST = """Minutes of training; of runs that shared a GPU each is counted in full. The paper trained its models of one
-layer on a GeForce GTX 1070 "until they converge", and its experiment with joint samples took roughly 10 days."""
+COST = """Minutes of training, of GPs also of their start and tests; runs that shared a GPU are counted in full. The
+paper trained its models of one layer on a GeForce GTX 1070 "until they converge", and its experiment with joint samples
+took roughly 10 days."""
 FIGURES = {
     "invariance": ("Why invariance is unrealistic", "A similar stroke in a 2 and in a 7, at different heights."),
     "patch-response": (
