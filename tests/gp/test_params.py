@@ -56,6 +56,7 @@ def test_positive_keeps_its_value_over_many_magnitudes(x64):
         np.testing.assert_allclose(Positive(values).value, values, rtol=1e-9 if x64 else 1e-5)
         # Near the floor of 1e-6 only the part above it is represented.
         np.testing.assert_allclose(Positive(2e-6).value, 2e-6, rtol=1e-9 if x64 else 1e-5)
+        assert Positive(Positive(1e18).value).value == Positive(1e18).value
 
 
 def test_positive_is_positive_and_finite_wherever_the_optimiser_goes():
@@ -70,7 +71,7 @@ def test_positive_is_positive_and_finite_wherever_the_optimiser_goes():
 
 
 def test_one_step_changes_small_and_large_values_by_the_same_share():
-    """Which a step in the value itself would not: from 3 pixels a lengthscale of 30 would be out of reach."""
+    """A step in the value itself could not take a lengthscale from 3 pixels to 30."""
     values = np.logspace(-3, 6, 10)
     start = Positive(values)
     moved = eqx.tree_at(lambda p: p.raw, start, start.raw + 0.03)

@@ -185,12 +185,12 @@ def _seeded(name: str, seed: int) -> str:
 
 def _shallow(dataset: str, model: ModelName, scale: Scale) -> Config:
     places: dict[str, Any] = {"places": "uniform"} if model == "tick" else {}
-    both: dict[str, Any] = {"name": model, "stride": None if model == "se" else 4 if scale == "smoke" else 1}
+    common: dict[str, Any] = {"name": model, "stride": None if model == "se" else 4 if scale == "smoke" else 1}
     if model == "tick":
-        both["location_lengthscale"] = float(STARTS[0])
+        common["location_lengthscale"] = float(STARTS[0])
     match scale:
         case "paper":
-            settings = ModelConfig(num_inducing=1000, initialiser="random", variance=5.0, **both, **places)
+            settings = ModelConfig(num_inducing=1000, initialiser="random", variance=5.0, **common, **places)
             training = TrainingConfig(
                 max_steps=100_000,
                 report_every=1000,
@@ -201,7 +201,7 @@ def _shallow(dataset: str, model: ModelName, scale: Scale) -> Config:
             )
         case "fast":
             variance = 5.0 if model == "se" else 100.0
-            settings = ModelConfig(num_inducing=1000, initialiser="kmeans", variance=variance, **both)
+            settings = ModelConfig(num_inducing=1000, initialiser="kmeans", variance=variance, **common)
             training = TrainingConfig(
                 # on harder images Conv and TICK gain from more; for SE-GPs it was not tried
                 max_steps=30_000 if dataset == "mnist" or model == "se" else 100_000,
@@ -212,7 +212,7 @@ def _shallow(dataset: str, model: ModelName, scale: Scale) -> Config:
                 watched_images=2000,
             )
         case "smoke":
-            settings = ModelConfig(num_inducing=20, initialiser="random", variance=100.0, **both, **places)
+            settings = ModelConfig(num_inducing=20, initialiser="random", variance=100.0, **common, **places)
             training = _SMOKE
     return Config(prediction_samples=100, data=_data(dataset, scale), model=settings, training=training)
 

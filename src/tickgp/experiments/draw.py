@@ -21,8 +21,9 @@ from tickgp.experiments.figures.invariance import invariance_figure, matching_pa
 from tickgp.experiments.figures.misclassified import Misclassified, all_misclassified, few_misclassified
 from tickgp.experiments.figures.patch_response import patch_response_figure
 from tickgp.experiments.figures.traces import Trace, traces_figure
+from tickgp.experiments.location_tables import is_learned
 from tickgp.experiments.patch_response import patch_response_deviations
-from tickgp.experiments.plan import KERNELS, LEARNED, SAMPLERS, SWEPT, swept
+from tickgp.experiments.plan import KERNELS, SAMPLERS, SWEPT, swept
 from tickgp.experiments.predictions import other_data, read_predictions
 from tickgp.experiments.reproduce import Places
 from tickgp.experiments.run_cnn import load_cnn_data
@@ -99,17 +100,18 @@ def insensitivity(scale: Scale, places: Places) -> Pictures:
 
 def _sweep(book: Book, dataset: str) -> Sweep | None:
     """The runs on one dataset; None if not all are there."""
-    groups: dict[str, list[Fitted]] = {}
+    fixed, learned, conv = list[Fitted](), dict[str, list[Fitted]](), list[Fitted]()
     for title, cells in swept(dataset, book.scale).items():
         results = [result for cell in cells if (result := book.run(cell.name)) is not None]
         if len(results) < len(cells):
             return None
-        groups[title] = [_fitted(result) for result in results]
-    if not groups:
-        return None
-    learned = {title: runs for title, runs in groups.items() if title.startswith(LEARNED)}
-    fixed = [run for title, runs in groups.items() if title != "Conv" and title not in learned for run in runs]
-    return Sweep(DATASETS[dataset], fixed, learned, groups["Conv"])
+        if results[0]["learned"] is None:
+            conv += map(_fitted, results)
+        elif is_learned(results[0]):
+            learned[title] = [*map(_fitted, results)]
+        else:
+            fixed += map(_fitted, results)
+    return Sweep(DATASETS[dataset], fixed, learned, conv) if conv else None
 
 
 def _fitted(result: dict[str, Any]) -> Fitted:

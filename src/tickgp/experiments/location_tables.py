@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tickgp.experiments.cells import two_against_seven
-from tickgp.experiments.plan import EXPERIMENTS, KERNELS, LEARNED, SWEPT, swept
+from tickgp.experiments.plan import EXPERIMENTS, KERNELS, SWEPT, swept
 from tickgp.experiments.tables import DATASETS, METRICS, NEGATIVE_ELBO, Book, cell, error_and_nll, markdown, spread
 
 
@@ -39,11 +41,16 @@ def _swept_table(book: Book, dataset: str) -> str:
         runs = [run for cell in cells if (run := book.run(cell.name)) is not None]
         if len(runs) < len(cells):
             return ""
-        learned = [run["learned"]["lengthscale"] for run in runs] if title.startswith(LEARNED) else []
+        learned = [run["learned"]["lengthscale"] for run in runs if is_learned(run)]
         elbo = spread([-run["elbo"] / 1000 for run in runs], 3)
         rows.append([title, spread(learned, 2) if learned else "", elbo, *error_and_nll(runs, "test")])
     heads = [DATASETS[dataset], "lengthscale learned", NEGATIVE_ELBO, METRICS["top1_error"], METRICS["nll"]]
     return markdown(heads, rows) if rows else ""
+
+
+def is_learned(run: dict[str, Any]) -> bool:
+    """Whether it is a TICK-GP of which the location kernel was trained."""
+    return run["learned"] is not None and run["settings"]["model"]["learn_location"]
 
 
 def two_against_seven_table(book: Book) -> str:

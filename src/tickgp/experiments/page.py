@@ -74,8 +74,8 @@ that this layer sees, and how often a draw of the location process is expected t
 leftmost patch to the rightmost. An invariant response would never cross it."""
 INSENSITIVE = """Smaller GPs ({patches} patches, {stride} pixels apart) for {images:,} training images, with the
 lengthscale of the location kernel fixed, or learned from a start at {starts} pixels, of which the first is the paper's.
-If the ELBO can choose it, the learned one is near the fixed one with the best ELBO, and that has about the best NLL.
-Mean ± standard deviation over seeds, and each number. Predictions: S = 100. Not in the paper."""
+If the ELBO can choose it, the fixed one with the best ELBO has about the best NLL; if gradients find it, a learned one
+has as good an ELBO. Mean ± standard deviation over seeds, and each number. Predictions: S = 100. Not in the paper."""
 INCLUDED = """`tickgp predict mnist-tick IMAGE` needs no training: a small TICK-GP, trained on nine tenths of its
 training images; the rest set when it decides alone. S is that of the other tables; what users get has S = 6,400."""
 STRANGERS = """What the model that comes with the library hands over to a person: images that it is not sure of, and

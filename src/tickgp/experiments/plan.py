@@ -31,8 +31,6 @@ SHALLOW: tuple[ModelName, ...] = ("se", "conv", "tick")
 KERNELS: tuple[Kernel, ...] = ("conv", "tick")
 SWEPT = ("mnist", "cifar10-grey")
 """Datasets of the experiment on insensitivity."""
-LEARNED = "TICK, learned"
-"""How the names of its runs with a learned lengthscale begin."""
 SAMPLERS: tuple[Sampling, ...] = ("marginal", "full", "correlated")
 
 
@@ -91,7 +89,7 @@ def swept(dataset: str, scale: Scale) -> dict[str, list[Cell]]:
     lengthscales, seeds = (LENGTHSCALES, SEEDS) if scale == "fast" else (LENGTHSCALES[::4], SEEDS[:2])
     models: dict[str, tuple[Kernel, dict[str, int]]] = {
         **{f"TICK, fixed at {ell}": ("tick", {"fixed": ell}) for ell in lengthscales},
-        **{f"{LEARNED} from {start}": ("tick", {"start": start}) for start in STARTS},
+        **{f"TICK, learned from {start}": ("tick", {"start": start}) for start in STARTS},
         "Conv": ("conv", {}),
     }
     return {

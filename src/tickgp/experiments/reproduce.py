@@ -144,7 +144,7 @@ def _is_whole(cell: Cell, scale: Scale, places: Places) -> bool:
 
 
 def _is_begun(cell: Cell, scale: Scale, places: Places) -> bool:
-    """Whether its folder was begun with these settings; of a GP, with parameters that mean the same."""
+    """Whether its folder was begun with these settings and, for a GP, by a version that reads its files alike."""
     path = _settings_path(cell, scale, places)
     if not path.is_file():
         return False

@@ -47,10 +47,11 @@ class Real(AbstractParameter):
 
 
 class Positive(AbstractParameter):
-    """An array above 1e-6: value = 1e-6 + exp(raw), at most 1e18. Beyond these its square is no number in float32.
+    """An array between 1e-6 and 1e18: value = 1e-6 + exp(raw).
 
     A step of the optimiser changes the value by a share of it, whatever its size: variances and lengthscales that are
-    ten times too small are found as fast as ones that are ten times too large.
+    ten times too small are corrected as fast as ones that are ten times too large. The bounds keep squares and inverse
+    squares well inside float32; at the upper one the gradient is 0.
     """
 
     raw: Float[Array, "..."]
@@ -67,7 +68,7 @@ class Positive(AbstractParameter):
 
     @property
     def value(self) -> Float[Array, "..."]:
-        return _LEAST + jnp.exp(jnp.minimum(self.raw, math.log(_MOST)))
+        return jnp.minimum(_LEAST + jnp.exp(jnp.minimum(self.raw, math.log(_MOST))), _MOST)
 
 
 class Triangular(AbstractParameter):

@@ -168,9 +168,9 @@ def _read_words(folder: Path) -> _Words:
     """Those of the model file of a folder."""
     path = _model_path(folder)
     words = read_words(path)
+    check_format(path, words)
     if missing := {"config", "class_names", "image_shape", "hand_over", "strides"} - words.keys():
         raise ValueError(f"{path} does not say its {', '.join(sorted(missing))}; was it made by another program?")
-    check_format(path, words)
     config = parse_config(words["config"], str(path))
     with _legible(path):
         names, shape = tuple(map(str, json.loads(words["class_names"]))), json.loads(words["image_shape"])
