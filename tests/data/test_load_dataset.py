@@ -278,6 +278,7 @@ def test_a_file_that_may_have_been_meant(tmp_path, monkeypatch):
         ("folder:.", {"image_size": 0}, "image size 0×0; give"),
         ("folder:/nowhere", {}, "no such folder"),
         ("folder:", {}, "folder: names no path"),
+        ("folder", {}, "folder names no path"),
         ("npz:", {}, "npz: names no path"),
         ("mnist", {}, r"mnist/train-images-idx3-ubyte\.gz, .*\$TICKGP_DATA"),
     ],

@@ -26,7 +26,7 @@ from tickgp.experiments.cells import Cell, EnsembleConfig, cnn, shallow
 from tickgp.experiments.ensemble import judge_ensemble
 from tickgp.experiments.predictions import save_predictions
 from tickgp.experiments.reproduce import Begun, Done, Failed, Places, left, reproduce, step_of
-from tickgp.experiments.results import all_settings, is_done, read_result
+from tickgp.experiments.results import all_settings, is_done, read_result, settings_of
 from tickgp.experiments.run_cnn import _watched
 from tickgp.experiments.run_gp import _predict, judge_gp
 from tickgp.experiments.workers import Said
@@ -52,7 +52,7 @@ def places(tmp_path) -> Places:
 
 
 def go(cells: list[Cell], places: Places, stop=lambda: False) -> list:
-    return list(reproduce(cells, "smoke", places, stop))
+    return list(reproduce(left(cells, "smoke", places), "smoke", places, stop))
 
 
 def names(kind: type, events: list) -> list[str]:
@@ -311,6 +311,22 @@ def test_the_step_of_a_begun_run_is_that_of_its_checkpoint(paths, capsys):
     folder.with_name("tick.json").write_text(json.dumps({"format": FORMAT, **all_settings("smoke", cell)}))
     command(("table1",), scale="smoke", only=(cell.name,), status=True, **paths)
     assert "step 47" in capsys.readouterr().out
+
+
+def test_the_state_of_a_run_says_whether_an_earlier_version_made_it(paths, capsys):
+    cell = shallow("mnist", "tick", "smoke")
+    path = paths["results"] / "smoke" / f"{cell.name}.json"
+    path.parent.mkdir(parents=True)
+    scores = {"100": {"test": {"top1_error": 0.1, "nll": 0.5}}}
+    metrics = {"test": scores, **dict.fromkeys(cell.also_on, scores)}
+    for said, states in (
+        ({"format": FORMAT}, ["done ", "done "]),
+        ({}, ["done, by an earlier version", "left again, made by an earlier version"]),
+    ):
+        path.write_text(json.dumps({"settings": settings_of(cell), "metrics": metrics, "seconds": 6.0, **said}))
+        for renew, state in enumerate(states):
+            command(("table1",), scale="smoke", only=(cell.name,), status=True, renew=bool(renew), **paths)
+            assert state in capsys.readouterr().out
 
 
 def test_a_cnn_is_watched_on_the_test_images_that_a_gp_is_watched_on():

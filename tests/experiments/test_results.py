@@ -9,18 +9,19 @@ import pytest
 
 from tickgp.experiments.cells import Cell
 from tickgp.experiments.plan import EXPERIMENTS, cells_of
-from tickgp.experiments.reproduce import Places
+from tickgp.experiments.reproduce import Places, left
 from tickgp.experiments.results import agree, all_settings, is_done, result_path, settings_of
 from tickgp.training.config import Config
+from tickgp.training.tensors import FORMAT
 
 ROOT = Path(__file__).parents[2]
 PLANNED = {cell.name: cell for cell in cells_of([*EXPERIMENTS], "paper")}
 
 
-def put(results: Path, cell: Cell, settings: dict, *tested_on: str) -> None:
+def put(results: Path, cell: Cell, settings: dict, *tested_on: str, **more: int) -> None:
     path = result_path(results, "paper", cell.name)
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps({"settings": settings, "metrics": {name: {} for name in tested_on}}))
+    path.write_text(json.dumps({"settings": settings, "metrics": {name: {} for name in tested_on}, **more}))
 
 
 @pytest.mark.parametrize("name", ["tick", "bcnn-0.25", "bcnn-0.5", "bcnn-0.75"])
@@ -96,3 +97,13 @@ def test_a_result_without_a_dataset_it_is_to_be_tested_on_does_not_count(tmp_pat
     put(tmp_path, cell, all_settings("paper", cell), "test")
     assert not is_done(tmp_path, "paper", cell)
     assert is_done(tmp_path, "paper", replace(cell, also_on=()))
+
+
+def test_only_what_is_to_be_renewed_is_left_again(tmp_path):
+    """Results of earlier GPs count until others take their place; CNNs did not change."""
+    gp, newer, network = (PLANNED[f"mnist/{name}"] for name in ("tick", "conv", "bcnn-0.5"))
+    for cell, said in ((gp, {}), (newer, {"format": FORMAT}), (network, {})):
+        put(tmp_path, cell, all_settings("paper", cell), "test", *cell.also_on, **said)
+    places = Places(tmp_path / "work", tmp_path, None)
+    assert left([gp, newer, network], "paper", places) == []
+    assert left([gp, newer, network], "paper", places, renew=True) == [gp]

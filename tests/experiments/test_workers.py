@@ -15,7 +15,7 @@ from data.written import mnist_folder
 from experiments.tiny import plan, plan_deaf, plan_stand_ins, tiny_cells
 
 from tickgp.experiments.cells import EnsembleConfig
-from tickgp.experiments.reproduce import Begun, Done, Failed, Places, reproduce
+from tickgp.experiments.reproduce import Begun, Done, Failed, Places, left, reproduce
 from tickgp.experiments.results import read_result
 from tickgp.experiments.workers import Said, _portable, reproduce_side_by_side
 from tickgp.runs.events import Note
@@ -34,7 +34,8 @@ def go(monkeypatch):
     def events(cells, places, prepare=plan_stand_ins) -> list:
         prepare(cells, monkeypatch.setattr)
         prepare = partial(prepare, cells)
-        return list(reproduce_side_by_side(cells, "smoke", places, lambda: False, workers=2, prepare=prepare))
+        todo = left(cells, "smoke", places)
+        return list(reproduce_side_by_side(todo, "smoke", places, lambda: False, workers=2, prepare=prepare))
 
     return events
 

@@ -18,6 +18,7 @@ from tickgp.runs.folder import load_own
 from tickgp.runs.model_file import ARRAYS, load_model, save_model
 from tickgp.runs.places import file_name
 from tickgp.training.config import Config, DataConfig
+from tickgp.training.toml import format_config
 
 
 @pytest.fixture(scope="module")
@@ -185,6 +186,7 @@ def test_the_runs_own_images_are_found_where_they_were_recorded(tmp_path, monkey
     monkeypatch.delenv("TICKGP_DATA", raising=False)
     (tmp_path / "other").mkdir()
     config = Config(data=DataConfig("mnist", data_dir=mnist_folder(tmp_path / "own")))
+    (tmp_path / "config.toml").write_text(format_config(config))
     own = load_own(tmp_path, config, tmp_path / "other")
     assert own.sha256() == load_dataset("mnist", data_dir=tmp_path / "own").sha256()
     shutil.rmtree(tmp_path / "own")

@@ -178,6 +178,17 @@ def test_missing_and_empty_places_are_said(tmp_path):
         find_pictures([tmp_path])
 
 
+def test_the_model_file_does_not_say_where_folders_were(trained, tmp_path):
+    """It is for other machines too, where one may not even be allowed to look there."""
+    config = replace(trained.config, data=replace(trained.config.data, data_dir=tmp_path / "data"))
+    config = replace(config, training=replace(config.training, start_from=tmp_path / "other-run"))
+    save_model(tmp_path, replace(trained, config=config))
+    assert str(tmp_path).encode() not in (tmp_path / "model.safetensors").read_bytes()
+    assert load_config(tmp_path) == trained.config
+    for name in included():
+        assert load_config(Path(name)).data.data_dir is None
+
+
 def test_the_model_file_keeps_what_thresholds_come_from(trained, tmp_path):
     """Also to the last digit: an image that is as sure as the threshold is kept."""
     rng = np.random.default_rng(0)

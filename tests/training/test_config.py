@@ -1,5 +1,6 @@
 """Settings that would do nothing, or cannot be, are refused."""
 
+import math
 from typing import get_args
 
 import jax
@@ -68,6 +69,10 @@ def test_settings_of_folders(settings):
         (Config, {"seed": 2**32 + 5}, "seed 4294967301 was given; it must be from 0 to 4294967295"),
         (Config, {"max_error": 0.0}, "max-error 0.0 was given"),
         (Config, {"confidence": 95.0}, "confidence 95.0 was given"),
+        (Config, {"prediction_samples": 0}, "prediction-samples 0 was given; it must be above 0 and finite"),
+        (ModelConfig, {"variance": math.inf}, "variance inf was given; it must be above 0 and finite"),
+        (ModelConfig, {"hidden_q_mu": -3.0}, "hidden-q-mu -3.0 was given; it must be at least 0 and finite"),
+        (TrainingConfig, {"learning_rate": math.nan}, "learning-rate nan was given; it must be above 0 and finite"),
     ],
 )
 def test_numbers_out_of_range(kind, settings, words):

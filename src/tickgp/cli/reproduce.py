@@ -58,6 +58,7 @@ def reproduce(
     only: Annotated[tuple[str, ...], arg(metavar="RUN", help="Only these runs, such as mnist/tick.")] = (),
     max_seconds: Annotated[float | None, arg(help="Stop, to be continued, after this time.")] = None,
     workers: Annotated[int, arg(help="Runs at a time, each in a process of its own; they share a GPU.")] = 1,
+    renew: Annotated[bool, arg(help="Make again what an earlier version made otherwise.")] = False,
     status: Annotated[bool, arg(help="Only say what is done and what is left.")] = False,
     data_dir: Annotated[Path | None, arg(metavar="DIR", help="Folder with the publishers' files.")] = None,
     work: Annotated[Path, arg(metavar="DIR", help="Folder of the runs.")] = Path("runs/reproduce"),
@@ -76,7 +77,7 @@ def reproduce(
     from tickgp.experiments.draw import draw
     from tickgp.experiments.page import is_page, results_page
     from tickgp.experiments.plan import EXPERIMENTS, cells_of
-    from tickgp.experiments.reproduce import Places
+    from tickgp.experiments.reproduce import Places, left
     from tickgp.files import write_whole
 
     names: list[str] = [*EXPERIMENTS] if "all" in experiments else [*dict.fromkeys(experiments)]
@@ -87,19 +88,20 @@ def reproduce(
         raise UsageError(f"there is no run {unknown[0]} here; choose among: {', '.join(cell.name for cell in cells)}")
     chosen = [cell for cell in cells if not only or cell.name in only]
     places = Places(work, results, data_dir)
-    exit_code = 0
+    todo, exit_code = left(chosen, scale, places, renew=renew), 0
     if not status:
         if page.exists() and not is_page(page):
             raise UsageError(f"{page} is not a page of results, and is not overwritten; give another --page")
         _make_folder(page.parent)
-        exit_code = _run(_runner(chosen, scale, places, workers, device), max_seconds, console)
+        exit_code = _run(_runner(todo, scale, places, workers, device), max_seconds, console)
         try:
             for path in draw(names, scale, places):
                 console.print(f"drew {path}", highlight=False, soft_wrap=True)
         finally:
             write_whole(page, results_page(results, page).encode())
             console.print(f"wrote {page}", highlight=False, soft_wrap=True)
-    console.print(_progress_table(chosen, scale, places))
+        todo = left(chosen, scale, places, renew=renew)
+    console.print(_progress_table(chosen, {cell.name for cell in todo}, scale, places))
     if exit_code:
         sys.exit(exit_code)
 
@@ -161,20 +163,19 @@ def _run(runner: Runner, max_seconds: float | None, console: Console) -> int:
     return 130 if stopping() else int(failed)
 
 
-def _progress_table(cells: list[Cell], scale: Scale, places: Places) -> Table:
-    from tickgp.experiments.reproduce import left
-    from tickgp.experiments.results import read_result
+def _progress_table(cells: list[Cell], todo: set[str], scale: Scale, places: Places) -> Table:
+    from tickgp.experiments.results import is_outdated, read_result
 
     table = Table("run", "state", "minutes", "error (%)", "NLL", title=f"{scale} scale")
-    names = {cell.name for cell in left(cells, scale, places)}
     for cell in cells:
-        result = None if cell.name in names else read_result(places.results, scale, cell.name)
+        result = None if cell.name in todo else read_result(places.results, scale, cell.name)
         if result is None:
             table.add_row(cell.name, _state(cell, scale, places))
             continue
         minutes = "" if result["seconds"] is None else f"{result['seconds'] / 60:.1f}"
         scores = next(iter(result["metrics"]["test"].values()))["test"]  # 100 draws, dropout at test, or the ensemble's
-        table.add_row(cell.name, "done", minutes, f"{100 * scores['top1_error']:.2f}", f"{scores['nll']:.3f}")
+        state = "done, by an earlier version" if is_outdated(result) else "done"
+        table.add_row(cell.name, state, minutes, f"{100 * scores['top1_error']:.2f}", f"{scores['nll']:.3f}")
     return table
 
 
@@ -185,4 +186,7 @@ def _state(cell: Cell, scale: Scale, places: Places) -> str:
 
     if (step := step_of(cell, scale, places)) is not None:
         return f"step {step}"
-    return "left again, for runs that need its model" if is_done(places.results, scale, cell) else "left"
+    if not is_done(places.results, scale, cell):
+        return "left"
+    up_to_date = is_done(places.results, scale, cell, up_to_date=True)
+    return f"left again, {'for runs that need its model' if up_to_date else 'made by an earlier version'}"

@@ -90,7 +90,7 @@ def load_dataset(
     evaluate: pictures of a folder are scaled to it, other images are set in a black frame if they are smaller.
     """
     kind, _, path = name.partition(":")
-    if name in ("folder:", "npz:"):
+    if kind in ("folder", "npz") and not path:
         raise UsageError(f"{name} names no path; give folder:PATH or npz:FILE")
     if kind == "folder":
         size = _size(image_size) or ((like[0], like[1]) if like else None)

@@ -30,7 +30,7 @@ def cache_folder() -> Path:
 def data_folders(data_dir: DataDir) -> list[Path]:
     """The user's own data folders, in the order in which they are searched: `data_dir`, then $TICKGP_DATA."""
     given, *recorded = data_dir if isinstance(data_dir, tuple) else (data_dir,)
-    old = [folder for path in recorded if path and (folder := path.expanduser()).is_dir()]
+    old = [folder for path in recorded if path and os.path.isdir(folder := path.expanduser())]
     return [*check_data_dir(given), *old, *_folder(f"${VARIABLE}", os.environ.get(VARIABLE))]
 
 
@@ -44,7 +44,7 @@ def _folder(who: str, path: Path | str | None) -> list[Path]:
     if not path:
         return []
     folder = Path(path).expanduser()
-    if not folder.is_dir():
+    if not os.path.isdir(folder):  # unlike folder.is_dir() where one may not look
         raise UsageError(f"{who} is {folder}, which is not a folder; make it, or name another")
     return [folder]
 

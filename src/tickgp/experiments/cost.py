@@ -6,15 +6,14 @@ from itertools import groupby
 from typing import Any
 
 from tickgp.experiments.plan import EXPERIMENTS
-from tickgp.experiments.results import home
+from tickgp.experiments.results import home, is_outdated
 from tickgp.experiments.tables import Book, markdown
 from tickgp.training.config import Config
 
-LOGARITHMIC = 3
-"""The first format of which variances and lengthscales are learned by their logarithms."""
 EARLIER = (
     " {} of the {} GPs were made by an earlier version of the library, which learned variances and lengthscales on "
-    "another scale ([docs/experiments.md](docs/experiments.md#variances-and-lengthscales)): {}."
+    "another scale ([docs/experiments.md](docs/experiments.md#variances-and-lengthscales)); `--renew` makes them "
+    "again: {}."
 )
 
 
@@ -25,7 +24,7 @@ def progress(book: Book) -> str:
     shared = "" if len(own) == len(book.cells) else " CNNs are those of the paper's settings."
     missing = f" Still to be made: {_listed(left)}." if left else ""
     gps = {name: run for name in own if (run := book.run(name)) is not None and "model" in run["settings"]}
-    earlier = [name for name, run in gps.items() if run.get("format", 0) < LOGARITHMIC]
+    earlier = [name for name, run in gps.items() if is_outdated(run)]
     since = EARLIER.format(len(earlier), len(gps), _listed(earlier)) if earlier else ""
     return f"{len(own) - len(left)} of {len(own)} runs are done.{shared}{missing}{since}"
 

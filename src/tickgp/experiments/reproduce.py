@@ -60,8 +60,8 @@ class Failed:
 def reproduce(
     cells: list[Cell], scale: Scale, places: Places, stop: Callable[[], bool]
 ) -> Iterator[Begun | Done | Failed | Event]:
-    """Run what is left; ends after the run in which `stop` said so."""
-    for cell in left(cells, scale, places):
+    """Make these runs; ends after the run in which `stop` said so."""
+    for cell in cells:
         for event in run(cell, scale, places, stop):
             yield event
             if isinstance(event, Stopped):
@@ -84,11 +84,15 @@ def run(cell: Cell, scale: Scale, places: Places, stop: Callable[[], bool]) -> I
         yield Failed(cell, error)
 
 
-def left(cells: list[Cell], scale: Scale, places: Places) -> list[Cell]:
-    """The runs without a result, and those that they need but whose result alone is here, as after a `git clone`."""
+def left(cells: list[Cell], scale: Scale, places: Places, *, renew: bool = False) -> list[Cell]:
+    """The runs without a result, and those that they need but whose result alone is here, as after a `git clone`.
+
+    To `renew` is to count the result of an outdated run as none.
+    """
     found, wanted = list[Cell](), set[str]()
     for cell in reversed(cells):
-        if not is_done(places.results, scale, cell) or (cell.name in wanted and not _is_whole(cell, scale, places)):
+        done = is_done(places.results, scale, cell, up_to_date=renew)
+        if not done or (cell.name in wanted and not _is_whole(cell, scale, places)):
             found.append(cell)
             wanted |= {other.name for other in still_needed(cell, scale, places)}
     return found[::-1]

@@ -22,6 +22,8 @@ from tickgp.training.tensors import FORMAT
 from tickgp.training.toml import converter
 
 LONGEST_CURVE = 200
+LOGARITHMIC = 3
+"""The first format of which variances and lengthscales are learned by their logarithms."""
 
 
 def home(scale: Scale, name: str) -> Scale:
@@ -42,12 +44,20 @@ def read_result(results: Path, scale: Scale, name: str) -> dict[str, Any] | None
     return json.loads(path.read_text()) if path.is_file() else None
 
 
-def is_done(results: Path, scale: Scale, cell: Cell) -> bool:
-    """Whether there is a result of this run, made with these settings, on all data that it is to be tested on."""
+def is_done(results: Path, scale: Scale, cell: Cell, *, up_to_date: bool = False) -> bool:
+    """Whether there is a result of this run, made with these settings, on all data that it is to be tested on.
+
+    An outdated one counts, unless it is to be `up_to_date`.
+    """
     result = read_result(results, scale, cell.name)
-    if result is None or not agree(result["settings"], scale, cell):
+    if result is None or not agree(result["settings"], scale, cell) or (up_to_date and is_outdated(result)):
         return False
     return set(cell.also_on) <= result.get("metrics", {}).keys()
+
+
+def is_outdated(result: dict[str, Any]) -> bool:
+    """Whether it is of a GP that learned variances and lengthscales on another scale, as earlier versions did."""
+    return "model" in result["settings"] and result.get("format", 0) < LOGARITHMIC
 
 
 def agree(said: dict[str, Any], scale: Scale, cell: Cell) -> bool:

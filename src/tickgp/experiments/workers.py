@@ -16,7 +16,7 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 
 from tickgp.experiments.cells import Cell, Scale
-from tickgp.experiments.reproduce import Begun, Done, Failed, Places, left, run, still_needed
+from tickgp.experiments.reproduce import Begun, Done, Failed, Places, run, still_needed
 from tickgp.runs.events import Event, Stopped
 
 LOOK_EVERY = 0.1  # seconds between two questions whether to stop
@@ -47,12 +47,12 @@ def reproduce_side_by_side(
     workers: int,
     prepare: Callable[[], None],
 ) -> Iterator[Begun | Done | Failed | Said]:
-    """Run what is left, up to `workers` runs at a time, each as soon as those that it needs have ended.
+    """Make these runs, up to `workers` at a time, each as soon as those that it needs have ended.
 
     Each process calls `prepare` first. All end with checkpoints when `stop` says so, and also when nobody takes the
     events any more or this process is gone.
     """
-    waiting, children = left(cells, scale, places), dict[Connection, _Child]()
+    waiting, children = [*cells], dict[Connection, _Child]()
     needs = {cell.name: {other.name for other in still_needed(cell, scale, places)} for cell in waiting}
     lifeline, holder = Pipe(duplex=False)  # nothing is sent: it says stop when nobody holds its other end
     work = partial(_work, scale, places, prepare, lifeline)

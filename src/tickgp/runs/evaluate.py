@@ -14,7 +14,7 @@ from tickgp.errors import UsageError
 from tickgp.evaluation.handover import Rule, share_and_error
 from tickgp.evaluation.metrics import auroc, evaluate, fpr95, intervals
 from tickgp.gp.predict import DOUBTS, Prediction
-from tickgp.runs.folder import load_own, read_json, write_json
+from tickgp.runs.folder import load_own, read_json, recorded_data_dir, write_json
 from tickgp.runs.model_file import ARRAYS, TrainedModel, load_model
 from tickgp.runs.places import file_name, whole_name
 from tickgp.training.config import Config, DataConfig
@@ -65,7 +65,7 @@ def evaluate_run(
             )
         scores = _scores(trained, trained.predict(own.test.images), own.test.labels, rule)
         return Evaluation({**_header(folder, trained, own), **scores}, (*own.notes, *_chosen_on(own, own, rule)))
-    other, seen = _without_training(_load(trained, data), own)
+    other, seen = _without_training(_load(folder, trained, data), own)
     known, notes = _known(other, trained.class_names)
     outside = trained.predict(other.test.images)
     metrics = {**_header(folder, trained, other), **_scores(trained, outside, known, rule)}
@@ -137,10 +137,10 @@ def _header(folder: Path, trained: TrainedModel, data: Dataset) -> dict[str, Any
     return {"model": config.model.name, "steps": steps, **names}
 
 
-def _load(trained: TrainedModel, data: DataConfig) -> Dataset:
+def _load(folder: Path, trained: TrainedModel, data: DataConfig) -> Dataset:
     return load_dataset(
         data.dataset,
-        data_dir=(data.data_dir, trained.config.data.data_dir),
+        data_dir=(data.data_dir, recorded_data_dir(folder)),
         fit=trained.config.data.fit,
         grey=data.grey,
         skip_bad_images=data.skip_bad_images,

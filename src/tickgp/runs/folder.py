@@ -169,9 +169,15 @@ def load_own(folder: Path, config: Config, data_dir: Path | None = None, dataset
             f"{folder} was trained on {name}, which is not there any more; put it back, or name the place that it has "
             "now with --dataset to `tickgp evaluate`, `tickgp report` or `tickgp train --resume`"
         )
-    data = load_data(replace(config, data=replace(config.data, dataset=name)), (data_dir, config.data.data_dir))
+    data = load_data(replace(config, data=replace(config.data, dataset=name)), (data_dir, recorded_data_dir(folder)))
     _check_unchanged(folder, data)
     return data
+
+
+def recorded_data_dir(folder: Path) -> Path | None:
+    """The data folder that the run in `folder` was begun with; None if it was not said, or there is no run."""
+    path = folder / "config.toml"
+    return read_config(path).data.data_dir if path.is_file() else None
 
 
 def _check_unchanged(folder: Path, data: Dataset) -> None:

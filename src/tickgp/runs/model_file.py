@@ -23,6 +23,7 @@ from tickgp.gp.models import DeepGP
 from tickgp.gp.patches import PatchGrid
 from tickgp.gp.predict import Prediction, predict
 from tickgp.runs.folder import lacks
+from tickgp.runs.places import without_folders
 from tickgp.training.assemble import build_model
 from tickgp.training.config import Config
 from tickgp.training.tensors import check_format, load_tree, read_words, save_tree
@@ -87,9 +88,12 @@ class TrainedModel:
 
 
 def save_model(folder: Path, trained: TrainedModel) -> None:
-    """`trained` as the file `model.safetensors` of `folder`: arrays by their names, the rest as JSON and TOML."""
+    """`trained` as the file `model.safetensors` of `folder`: arrays by their names, the rest as JSON and TOML.
+
+    Where the data folder was, and the run that it started from, is left out: the file is for other machines too.
+    """
     words = {
-        "config": format_config(trained.config),
+        "config": format_config(without_folders(trained.config)),
         "class_names": json.dumps(trained.class_names),
         "image_shape": json.dumps(trained.image_shape),
         "hand_over": json.dumps(_hand_over(trained)),

@@ -22,6 +22,12 @@ def resolved(config: Config) -> Config:
     )
 
 
+def without_folders(config: Config) -> Config:
+    """`config` without the folders of one machine that are not part of its dataset's name."""
+    data, training = replace(config.data, data_dir=None), replace(config.training, start_from=None)
+    return replace(config, data=data, training=training)
+
+
 def whole_name(dataset: str) -> str:
     """The name of a dataset, the same however its path is written."""
     place = _place(dataset)
@@ -43,7 +49,7 @@ def file_name(dataset: str) -> str:
 def is_there(dataset: str) -> bool:
     """Whether there is something at the path of a dataset, where it has one."""
     place = _place(dataset)
-    return place is None or place.exists()
+    return place is None or os.path.exists(place)  # unlike place.exists() where one may not look
 
 
 def _place(dataset: str) -> Path | None:

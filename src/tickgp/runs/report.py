@@ -17,6 +17,7 @@ from tickgp.files import write_whole
 from tickgp.gp.predict import DOUBTS, Prediction
 from tickgp.runs.folder import load_own, read_history, read_json
 from tickgp.runs.model_file import TrainedModel, load_model
+from tickgp.runs.places import without_folders
 from tickgp.training.toml import format_config
 
 
@@ -43,7 +44,7 @@ def write_report(
         history=read_history(folder, last=metrics["steps"]),  # it may be trained further just now
         rule=trained.rule(),
         rule_source=trained.held_out.source if trained.held_out else "test",
-        settings=format_config(trained.config),
+        settings=format_config(without_folders(trained.config)),
         manifest=read_json(folder / "manifest.json"),
     )
     path = folder / "report.html"

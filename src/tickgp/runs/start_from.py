@@ -11,7 +11,7 @@ from tickgp.data.dataset import Dataset
 from tickgp.errors import UsageError
 from tickgp.gp.models import DeepGP
 from tickgp.gp.warm_start import warm_start
-from tickgp.runs.folder import load_data
+from tickgp.runs.folder import load_data, recorded_data_dir
 from tickgp.runs.model_file import load_config, load_model, strides
 from tickgp.runs.places import whole_name
 from tickgp.training.assemble import initialiser
@@ -72,7 +72,7 @@ def _check_unseen(folder: Path, before: Config, config: Config, data: Dataset) -
     """Of the same images, those that are held out now must not be among those that `folder` was trained on."""
     if whole_name(before.data.dataset) != whole_name(config.data.dataset):
         return
-    seen, parts = load_data(before, (config.data.data_dir, before.data.data_dir)).train, data.parts[1:]
+    seen, parts = load_data(before, (config.data.data_dir, recorded_data_dir(folder))).train, data.parts[1:]
     if number := sum(int((part.is_in(seen) & ~part.is_in(data.train)).sum()) for part in parts):
         raise UsageError(
             f"{folder} was trained on {number} of the {sum(map(len, parts))} images that are held out now; start from "

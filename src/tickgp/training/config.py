@@ -134,20 +134,7 @@ class ModelConfig:
     """Compute in double precision."""
 
     def __post_init__(self) -> None:
-        _check_positive(
-            depth=self.depth,
-            patch_size=self.patch_size,
-            stride=self.stride,
-            hidden_stride=self.hidden_stride,
-            channels=self.channels,
-            width=self.width,
-            num_inducing=self.num_inducing,
-            location_lengthscale=self.location_lengthscale,
-            variance=self.variance,
-            lengthscale=self.lengthscale,
-            hidden_variance=self.hidden_variance,
-            hidden_lengthscale=self.hidden_lengthscale,
-        )
+        _check_numbers(self, or_zero=("jitter", "hidden_q_mu"))
         for setting in fields(self):
             if (value := getattr(self, setting.name)) != setting.default and not applies(setting.name, self.name):
                 raise UsageError(
@@ -198,20 +185,7 @@ class TrainingConfig:
     """Steps from one checkpoint to the next; each is made at the report that follows."""
 
     def __post_init__(self) -> None:
-        _check_positive(
-            max_steps=self.max_steps,
-            max_seconds=self.max_seconds,
-            batch_size=self.batch_size,
-            learning_rate=self.learning_rate,
-            decay_steps=self.decay_steps,
-            decay_factor=self.decay_factor,
-            hidden_mean_rate=self.hidden_mean_rate,
-            num_samples=self.num_samples,
-            likelihood_samples=self.likelihood_samples,
-            report_every=self.report_every,
-            watched_images=self.watched_images,
-            checkpoint_every=self.checkpoint_every,
-        )
+        _check_numbers(self)
         if self.patience is not None and self.patience < self.report_every:
             raise UsageError(
                 f"patience {self.patience} was given; it must be at least the {self.report_every} steps of report-every"
@@ -243,7 +217,6 @@ class Config:
     training: Annotated[TrainingConfig, tyro.conf.arg(name="")] = field(default_factory=TrainingConfig)
 
     def __post_init__(self) -> None:
-        _check_positive(prediction_samples=self.prediction_samples)
         if not 0 <= self.seed < 2**32:  # of larger ones jax keeps 32 bits, so that two seeds would be the same
             raise UsageError(f"seed {self.seed} was given; it must be from 0 to {2**32 - 1}")
         for name, share in {"max-error": self.max_error, "confidence": self.confidence}.items():
@@ -251,12 +224,17 @@ class Config:
                 raise UsageError(f"{name} {share} was given; it must be above 0 and below 1")
         if not 0 <= self.max_unusual < 1:
             raise UsageError(f"max-unusual {self.max_unusual} was given; it must be at least 0 and below 1")
+        _check_numbers(self, or_zero=("seed", "max_unusual"))
 
 
-def _check_positive(**numbers: int | float | None) -> None:
-    for name, number in numbers.items():
-        if number is not None and not number > 0:
-            raise UsageError(f"{name.replace('_', '-')} {number} was given; it must be above 0")
+def _check_numbers(settings: ModelConfig | TrainingConfig | Config, or_zero: tuple[str, ...] = ()) -> None:
+    """Every number of `settings` must be finite and above 0; those named may be 0."""
+    for setting in fields(settings):
+        number, least = getattr(settings, setting.name), "at least" if setting.name in or_zero else "above"
+        if isinstance(number, bool) or not isinstance(number, int | float):
+            continue
+        if not (number > 0 or (number == 0 and least == "at least")) or math.isinf(number):
+            raise UsageError(f"{setting.name.replace('_', '-')} {number} was given; it must be {least} 0 and finite")
 
 
 def refuse_idle(config: Config) -> None:
