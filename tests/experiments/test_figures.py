@@ -27,7 +27,7 @@ from tickgp.experiments.figures.misclassified import (
     few_misclassified,
 )
 from tickgp.experiments.figures.patch_response import patch_response_figure
-from tickgp.experiments.figures.traces import Trace, time_unit, traces_figure
+from tickgp.experiments.figures.traces import Trace, traces_figure
 
 DIGITS = tuple("0123456789")
 
@@ -333,19 +333,19 @@ def test_curves_of_nothing_are_drawn():
 
 
 def test_traces_have_the_dashes_of_their_kernel_and_the_colour_of_their_depth():
-    seconds = np.array([60.0, 120.0, 600.0])
+    steps = np.array([1000, 2000, 10000])
     error = np.array([0.5, 0.1, 0.01])
-    traces = [Trace(kernel, depth, seconds * depth, error) for kernel in ("TICK", "Conv") for depth in (1, 2, 3)]
+    traces = [Trace(kernel, depth, steps * depth, error) for kernel in ("TICK", "Conv") for depth in (1, 2, 3)]
     (axes,) = drawn(traces_figure(traces, "2,000")).axes
     assert axes.get_ylabel() == "error on 2,000 test images (%)"
     for depth, colour in ((1, BLUE), (2, ORANGE), (3, GREEN)):
         lines = data_lines(axes, colour)
         assert [line.get_linestyle() for line in lines] == ["-", "--"]
         for line in lines:
-            np.testing.assert_allclose(line.get_xdata(), seconds * depth / 60)
+            np.testing.assert_allclose(line.get_xdata(), steps * depth / 1000)
             np.testing.assert_allclose(line.get_ydata(), [50, 10, 1])
     assert axes.get_yscale() == "log"
-    assert axes.get_xlabel() == "time of training (min)"
+    assert axes.get_xlabel() == "steps of training (thousands)"
     dotted = "third layer added, not yet measured"
     assert legend_words(axes) == ["one layer", "two layers", "three layers", "TICK", "Conv", dotted]
 
@@ -355,7 +355,7 @@ def test_a_dotted_line_leads_from_two_layers_to_the_first_measurement_of_three()
     alone = Trace("TICK", 3, np.arange(3.0), np.array([0.3, 0.2, 0.1]))
     (axes,) = drawn(traces_figure([two, three, alone])).axes
     (link,) = axes.collections[0].get_segments()
-    np.testing.assert_allclose(link, [[4, 20], [3, 30]])
+    np.testing.assert_allclose(link, [[0.004, 20], [0.003, 30]])
 
 
 def test_a_missing_depth_keeps_the_colours_of_the_others():
@@ -364,11 +364,6 @@ def test_a_missing_depth_keeps_the_colours_of_the_others():
     assert [len(data_lines(axes, colour)) for colour in (BLUE, ORANGE, GREEN)] == [1, 0, 1]
     assert legend_words(axes) == ["one layer", "three layers", "TICK"]
     assert axes.get_yscale() == "linear"
-
-
-@pytest.mark.parametrize(("longest", "unit"), [(100, "s"), (1000, "min"), (20_000, "h"), (np.nan, "s")])
-def test_the_unit_of_time_suits_the_longest(longest, unit):
-    assert time_unit([np.array([1.0]), np.array([longest, 2.0])])[0] == unit
 
 
 def switched(kernel: str, samplers: tuple[str, ...] = ("marginal", "full", "correlated")) -> SwitchedRun:

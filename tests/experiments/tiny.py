@@ -23,6 +23,7 @@ from tickgp.experiments.results import all_settings, result_path
 from tickgp.runs.events import Finished, Note, Report, Stopped
 from tickgp.training.checkpoint import reached
 from tickgp.training.config import DataConfig
+from tickgp.training.tensors import FORMAT
 
 NAMES = ["mnist/tick", "mnist/bcnn", "mnist/ensemble", "mnist/again"]
 
@@ -47,7 +48,7 @@ def write(results: Path, name: str, content: dict, scale: Scale = "paper") -> No
     (cell,) = (cell for cell in cells_of([*EXPERIMENTS], scale) if cell.name == name)
     path = result_path(results, scale, name)
     path.parent.mkdir(parents=True, exist_ok=True)
-    said = {"scale": scale, "settings": all_settings(scale, cell), "metrics": {}}
+    said = {"format": FORMAT, "scale": scale, "settings": all_settings(scale, cell), "metrics": {}}
     path.write_text(json.dumps({**said, **content}))
 
 

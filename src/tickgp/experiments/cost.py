@@ -11,21 +11,20 @@ from tickgp.experiments.tables import Book, markdown
 from tickgp.training.config import Config
 
 EARLIER = (
-    " {} of the {} GPs were made by an earlier version of the library, which learned variances and lengthscales on "
-    "another scale ([docs/experiments.md](docs/experiments.md#variances-and-lengthscales)); `--renew` makes them "
-    "again: {}."
+    " Numbers with a † are of GPs that an earlier version of the library made ({} of {}), which learned variances and "
+    "lengthscales on another scale ([docs/experiments.md](docs/experiments.md#variances-and-lengthscales))."
 )
 
 
 def progress(book: Book) -> str:
-    """How many runs are done, and the names of those that are not and of GPs of an earlier version."""
+    """How many runs are done, the names of those that are not, and how many GPs are of an earlier version."""
     own = _own(book)
     left = [name for name in own if book.run(name) is None]
     shared = "" if len(own) == len(book.cells) else " CNNs are those of the paper's settings."
     missing = f" Still to be made: {_listed(left)}." if left else ""
     gps = {name: run for name in own if (run := book.run(name)) is not None and "model" in run["settings"]}
     earlier = [name for name, run in gps.items() if is_outdated(run)]
-    since = EARLIER.format(len(earlier), len(gps), _listed(earlier)) if earlier else ""
+    since = EARLIER.format(len(earlier), len(gps)) if earlier else ""
     return f"{len(own) - len(left)} of {len(own)} runs are done.{shared}{missing}{since}"
 
 

@@ -81,14 +81,14 @@ def traces(scale: Scale, places: Places) -> Pictures:
 
 
 def _traces(title: Literal["Conv", "TICK"], results: dict[int, dict[str, Any] | None]) -> list[Trace]:
-    """By depth. Three layers start where two end; without those it is not known when."""
+    """By depth. Three layers start where two end; without those it is not known at which step."""
     drawn = []
     for depth, result in results.items():
         first = results[2] if depth == 3 else None
         if result is None or (depth == 3 and first is None):
             continue
-        before = 0.0 if first is None else _column(first, "seconds")[-1]
-        drawn.append(Trace(title, depth, before + _column(result, "seconds"), _column(result, "top1_error")))  # type: ignore[arg-type]
+        before = 0.0 if first is None else _column(first, "step")[-1]
+        drawn.append(Trace(title, depth, before + _column(result, "step"), _column(result, "top1_error")))  # type: ignore[arg-type]
     return drawn
 
 

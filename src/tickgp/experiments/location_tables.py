@@ -6,7 +6,16 @@ from typing import Any
 
 from tickgp.experiments.cells import two_against_seven
 from tickgp.experiments.plan import EXPERIMENTS, KERNELS, SWEPT, swept
-from tickgp.experiments.tables import DATASETS, METRICS, NEGATIVE_ELBO, Book, cell, error_and_nll, markdown, spread
+from tickgp.experiments.tables import (
+    DATASETS,
+    METRICS,
+    NEGATIVE_ELBO,
+    Book,
+    error_and_nll,
+    error_and_nll_of,
+    markdown,
+    spread,
+)
 
 
 def learned_locations(book: Book) -> str:
@@ -16,7 +25,8 @@ def learned_locations(book: Book) -> str:
     found = {name: result for name in names if (result := book.run(name)) and result.get("learned")}
     heads = ["run", "location kernel", "lengthscale (pixels)", "width of its image (pixels)", "zero crossings"]
     rows = [
-        [name, result["settings"]["model"]["location"], *_learned(result["learned"])] for name, result in found.items()
+        [f"{name}{book.mark(name)}", result["settings"]["model"]["location"], *_learned(result["learned"])]
+        for name, result in found.items()
     ]
     return markdown(heads, rows) if rows else ""
 
@@ -60,7 +70,7 @@ def two_against_seven_table(book: Book) -> str:
         for kernel, title in zip(KERNELS, ("Conv", "TICK"), strict=True)
     }
     rows = [
-        [title, *(cell(book.scores(name), metric) for metric in ("top1_error", "nll")), f"{-result['elbo']:.1f}"]
+        [title, *error_and_nll_of(book, name), f"{-result['elbo']:.1f}{book.mark(name)}"]
         for title, name in runs.items()
         if (result := book.run(name)) is not None
     ]

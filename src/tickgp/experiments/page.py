@@ -108,9 +108,9 @@ FIGURES = {
         "TICK-GP, and B-CNNs with a dropout rate of p. The TICK-GP ends earlier because it takes fewer steps.",
     ),
     "traces": (
-        "Error against time on MNIST, one to three layers",
-        "Three layers start from two that are trained, and are drawn after these. Runs shared a GPU, so times are "
-        "upper bounds.",
+        "Error against steps on MNIST, one to three layers",
+        "Three layers start from two that are trained, and are drawn after these. The paper draws time; ours shared a "
+        "GPU with more or with fewer others, so that their times cannot be compared.",
     ),
     "insensitivity": (
         "Fixed and learned translation insensitivity",

@@ -28,6 +28,7 @@ from tickgp.experiments.tables import (
     beside,
     cell,
     error_and_nll,
+    error_and_nll_of,
     few_and_many,
     gp_cells,
     markdown,
@@ -215,8 +216,7 @@ def _price(book: Book, name: str) -> str:
 
 
 def _gain(book: Book, name: str) -> list[str]:
-    scores = book.scores(name)
-    return [cell(scores, "top1_error"), cell(scores, "nll"), negative_elbo(book.run(name))]
+    return [*error_and_nll_of(book, name), negative_elbo(book, name)]
 
 
 def step_ms(result: dict[str, Any]) -> float:

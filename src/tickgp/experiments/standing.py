@@ -91,7 +91,7 @@ def standing_table(book: Book) -> str:
     for row in _rows():
         found = [_compared(book, row, metric, way) for metric in ("top1_error", "nll") for way in (FEW, MANY)]
         if any(found):
-            rows.append([row.title, *map(_per_cent, [*found, _compared_elbo(book, row)])])
+            rows.append([f"{row.title}{book.mark(row.run)}", *map(_per_cent, [*found, _compared_elbo(book, row)])])
     scores = (f"{words}, S = {S}" for words in ("top-1 error", "NLL") for S in (FEW, MANY))
     return markdown(["ours against the paper's", *scores, "− ELBO"], rows) if rows else ""
 

@@ -11,7 +11,7 @@ import numpy as np
 from tickgp.experiments import paper_numbers as paper
 from tickgp.experiments.cells import DROPOUT_RATES, SAMPLES, Scale, growing_cnn
 from tickgp.experiments.plan import EXPERIMENTS, cells_of
-from tickgp.experiments.results import home, is_done, read_result
+from tickgp.experiments.results import home, is_done, is_outdated, read_result
 
 METRICS = {
     "top1_error": "top-1 error (%)",
@@ -44,6 +44,11 @@ class Book:
             result = read_result(self.results, self.scale, name) if done else None
             self._read[name] = result if result is not None and result["scale"] == home(self.scale, name) else None
         return self._read[name]
+
+    def mark(self, name: str) -> str:
+        """What stands behind a number of this run: † if an earlier version made it."""
+        result = self.run(name)
+        return "†" if result is not None and is_outdated(result) else ""
 
     def scores(self, name: str, way: str = MANY, *, on: str = "test") -> Scores:
         """Of one kind of prediction of a run.
@@ -82,7 +87,7 @@ def _table1_part(book: Book, dataset: str, title: str) -> str:
         gps = [gp_cells(book, f"{dataset}/{name}", metric, theirs[name][metric]) for name in models]
         bcnn = cell(book.chosen_cnn(dataset, "dropout"), metric, theirs["bcnn"][metric])
         rows += few_and_many([words], gps, [bcnn, *(cell(scores, metric) for scores in more.values())])
-    elbos = [negative_elbo(book.run(f"{dataset}/{name}")) for name in models]
+    elbos = [negative_elbo(book, f"{dataset}/{name}") for name in models]
     return markdown(
         [title, "SE", "Conv", "TICK", "B-CNN", *more], [*rows, [NEGATIVE_ELBO, *elbos, *[""] * (1 + len(more))]]
     )
@@ -99,14 +104,15 @@ def table2(book: Book) -> str:
         for metric in ("top1_error", "nll"):
             cells = [gp_cells(book, name, metric, theirs[metric]) for name, theirs in runs]
             rows += few_and_many([str(depth), METRICS[metric]], cells)
-        elbos = [beside(negative_elbo(book.run(name)), theirs["negative_elbo"]) for name, theirs in runs]
+        elbos = [beside(negative_elbo(book, name), theirs["negative_elbo"]) for name, theirs in runs]
         rows.append([str(depth), NEGATIVE_ELBO, *elbos])
     return markdown(heads, rows)
 
 
-def negative_elbo(result: dict[str, Any] | None) -> str:
+def negative_elbo(book: Book, name: str) -> str:
     """In thousands, as the paper has it."""
-    return "" if result is None else f"{-result['elbo'] / 1000:.3f}"
+    result = book.run(name)
+    return "" if result is None else f"{-result['elbo'] / 1000:.3f}{book.mark(name)}"
 
 
 def table3(book: Book) -> str:
@@ -143,13 +149,13 @@ def depth_baselines(book: Book) -> str:
     for dataset, title in {"mnist": "MNIST", "cifar10": "CIFAR-10"}.items():
         name, theirs = f"{dataset}/deep-se", paper.DEEP_SE[dataset]
         cells = [gp_cells(book, name, metric, theirs.get(metric)) for metric in ("top1_error", "nll")]
-        rows += few_and_many([f"deep SE-GP, 2 layers, {title}"], cells, [negative_elbo(book.run(name))])
+        rows += few_and_many([f"deep SE-GP, 2 layers, {title}"], cells, [negative_elbo(book, name)])
     return markdown(["model", METRICS["top1_error"], METRICS["nll"], NEGATIVE_ELBO], rows)
 
 
 def gp_cells(book: Book, name: str, metric: str, theirs: str | None = None, *, on: str = "test") -> tuple[str, str]:
     """A GP's number from S = 5 draws beside the paper's, which has as many; and ours from 100."""
-    few, many = (cell(book.scores(name, S, on=on), metric) for S in (FEW, MANY))
+    few, many = (cell(book.scores(name, S, on=on), metric, mark=book.mark(name)) for S in (FEW, MANY))
     return beside(few, theirs), many
 
 
@@ -161,14 +167,15 @@ def few_and_many(heads: list[str], gps: list[tuple[str, str]], others: Iterable[
     return [first, [*heads[:-1], f"… S = {MANY}", *many, *[""] * len(others)]] if any(many) else [first]
 
 
-def cell(scores: Scores, metric: str, theirs: str | None = None) -> str:
+def cell(scores: Scores, metric: str, theirs: str | None = None, *, mark: str = "") -> str:
     """Our number with its interval, and the paper's in brackets; where there is no run, only the paper's."""
     value = None if scores is None else scores["test"][metric]
     if scores is None or value is None:
         return beside("", theirs)
     show = _percent if metric.endswith("error") else _nats
     between = "–".join(map(show, scores["interval"].get(metric, ())))
-    return beside(f"{show(value)} <sub>{between}</sub>" if between else show(value), theirs)
+    ours = f"{show(value)}{mark}"
+    return beside(f"{ours} <sub>{between}</sub>" if between else ours, theirs)
 
 
 def beside(ours: str, theirs: str | None) -> str:
@@ -187,6 +194,11 @@ def markdown(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
     line: Callable[[Iterable[str]], str] = lambda cells: "| " + " | ".join(cells) + " |"
     heads = list(heads)
     return "\n".join([line(heads), line("---" for _ in heads), *map(line, rows)])
+
+
+def error_and_nll_of(book: Book, name: str) -> list[str]:
+    """Of one GP, from many draws."""
+    return [cell(book.scores(name), metric, mark=book.mark(name)) for metric in ("top1_error", "nll")]
 
 
 def error_and_nll(runs: list[dict[str, Any]], on: str = "test", way: str = MANY) -> tuple[str, str]:
