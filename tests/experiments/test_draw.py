@@ -10,8 +10,7 @@ from tickgp.evaluation.metrics import nll
 from tickgp.experiments.draw import draw, insensitivity, predictions, traces, won_by_tick
 from tickgp.experiments.plan import EXPERIMENTS, SWEPT, swept
 from tickgp.experiments.predictions import save_predictions
-from tickgp.experiments.reproduce import Places
-from tickgp.experiments.results import result_path
+from tickgp.experiments.results import Places, result_path
 from tickgp.experiments.tables import Book
 
 
@@ -55,7 +54,7 @@ def test_three_layers_start_where_two_end(tmp_path):
     thousands = [line.get_xdata().tolist() for line in axes.lines]
     assert thousands == [[1, 2, 3], [2, 4, 6], [9, 12, 15]]
     assert axes.get_ylabel() == "error on 100 test images (%)"
-    result_path(tmp_path, "smoke", "mnist/deep-tick-2").unlink()
+    (tmp_path / "smoke/mnist/deep-tick-2.json").unlink()
     (axes,) = traces("smoke", places)["traces"].axes
     assert len(axes.lines) == 1
 
@@ -73,7 +72,7 @@ def test_runs_are_sorted_into_fixed_and_learned_lengthscales(tmp_path):
                 metrics = {"test": {"100": {"test": {"nll": nll}}}}
                 said = {"elbo": -500.0, "train_images": 1000, "learned": learned, "metrics": metrics}
                 write(tmp_path, cell.name, said)
-    result_path(tmp_path, "smoke", swept("cifar10-grey", "smoke")["Conv"][0].name).unlink()
+    result_path(tmp_path, swept("cifar10-grey", "smoke")["Conv"][0]).unlink()
     elbo, nll = insensitivity("smoke", Places(tmp_path / "work", tmp_path, None))["insensitivity"].axes
     fixed, conv = [1, 1, 16, 16], [0, 1]
     for axes, values in ((elbo, (0.5,) * 4), (nll, (0.5, 0.1, 0.2, 0.9))):
@@ -88,7 +87,7 @@ def test_runs_are_sorted_into_fixed_and_learned_lengthscales(tmp_path):
 def test_predictions_of_another_run_than_the_results_are_not_shown(tmp_path):
     places = Places(tmp_path / "work", tmp_path, None)
     labels, p = np.array([0, 1]), np.array([[0.9, 0.1], [0.3, 0.7]])
-    save_predictions(places.folder("smoke", "mnist/tick"), {"test/100": p})
+    save_predictions(tmp_path / "work/smoke/mnist/tick", {"test/100": p})
     given = lambda: predictions(Book(tmp_path, "smoke"), places, "mnist/tick", "test", "100", labels)
     assert given() is None
     metrics = {on: {"100": {"test": {"nll": nll(p, labels)}}} for on in ("test", "semeion")}
@@ -110,7 +109,7 @@ def test_without_predictions_no_data_are_looked_for(tmp_path, monkeypatch):
     looked = []
     monkeypatch.setattr("tickgp.experiments.draw.load_cnn_data", lambda *_: looked.append("data"))
     for name in ("tick", "bcnn-0.25"):  # of conv there are none
-        save_predictions(places.folder("smoke", f"mnist/{name}"), {"test/100": np.eye(2)})
+        save_predictions(tmp_path / "work/smoke/mnist" / name, {"test/100": np.eye(2)})
     assert draw(["misclassified"], "smoke", places) == []
     assert looked == []
 

@@ -5,7 +5,6 @@ import shutil
 import sys
 from contextlib import nullcontext
 from dataclasses import replace
-from functools import partial
 
 import equinox as eqx
 import jax
@@ -13,8 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from data.written import mnist_folder
-from experiments import tiny
-from experiments.tiny import NAMES, tiny_cells
+from experiments.tiny import NAMES, mean_of, tiny_cells
 from scipy.special import softmax
 
 from tickgp.cli.reproduce import reproduce as command
@@ -22,11 +20,11 @@ from tickgp.cli.tables import open_console
 from tickgp.data.contents import Split
 from tickgp.data.dataset import Dataset
 from tickgp.errors import UsageError
-from tickgp.experiments.cells import Cell, EnsembleConfig, cnn, shallow
+from tickgp.experiments.cells import Cell, cnn, shallow
 from tickgp.experiments.ensemble import judge_ensemble
 from tickgp.experiments.predictions import save_predictions
-from tickgp.experiments.reproduce import Begun, Done, Failed, Places, left, reproduce, step_of
-from tickgp.experiments.results import all_settings, is_done, read_result, settings_of
+from tickgp.experiments.reproduce import Begun, Done, Failed, left, reproduce, step_of
+from tickgp.experiments.results import Places, all_settings, is_done, read_result, settings_of
 from tickgp.experiments.run_cnn import _watched
 from tickgp.experiments.run_gp import _predict, judge_gp
 from tickgp.experiments.workers import Said
@@ -41,18 +39,12 @@ from tickgp.training.tensors import FORMAT
 
 
 @pytest.fixture
-def plan(monkeypatch):
-    """Makes cells the planned ones."""
-    return partial(tiny.plan, put=monkeypatch.setattr)
-
-
-@pytest.fixture
 def places(tmp_path) -> Places:
     return Places(tmp_path / "work", tmp_path / "results", mnist_folder(tmp_path / "data"))
 
 
 def go(cells: list[Cell], places: Places, stop=lambda: False) -> list:
-    return list(reproduce(left(cells, "smoke", places), "smoke", places, stop))
+    return list(reproduce(left(cells, places), places, stop))
 
 
 def names(kind: type, events: list) -> list[str]:
@@ -66,38 +58,38 @@ def after(number: int):
 
 
 @pytest.mark.slow
-def test_a_stopped_experiment_goes_on_and_ends_alike(places, plan, tmp_path):
-    cells = plan(tiny_cells())
+def test_a_stopped_experiment_goes_on_and_ends_alike(places, tmp_path):
+    cells = tiny_cells()
     other = Places(tmp_path / "b/work", tmp_path / "b/results", places.data_dir)
     assert go(cells, places, after(4))[-1] == Stopped(3)
-    assert not is_done(places.results, "smoke", cells[0])
-    assert step_of(cells[0], "smoke", places) == 3
+    assert not is_done(places.results, cells[0])
+    assert step_of(cells[0], places) == 3
     events = go(cells, places)
     assert names(Done, events) == NAMES
-    assert all(is_done(places.results, "smoke", cell) for cell in cells)
+    assert all(is_done(places.results, cell) for cell in cells)
     assert go(cells, places) == []
     go(cells, other)
     for cell in cells:
-        a, b = (read_result(p.results, "smoke", cell.name) for p in (places, other))
+        a, b = (read_result(p.results, cell) for p in (places, other))
         assert a["metrics"] == b["metrics"]
         assert "data_dir" not in json.dumps(a["settings"])
         assert a["machine"]["cpu"]
         assert a["machine"]["cores"] >= 1
-    results = {name: read_result(places.results, "smoke", f"mnist/{name}") for name in ("tick", "bcnn", "ensemble")}
-    one, mean = (results[name]["metrics"]["test"] for name in ("bcnn", "ensemble"))
+    tick, bcnn, ensemble, _ = (read_result(places.results, cell) for cell in cells)
+    one, mean = (result["metrics"]["test"] for result in (bcnn, ensemble))
     assert mean["ensemble"]["test"]["nll"] == pytest.approx(one["deterministic"]["test"]["nll"], rel=1e-5)
-    assert np.isfinite(results["tick"]["elbo"])
+    assert np.isfinite(tick["elbo"])
 
 
 @pytest.mark.slow
-def test_a_stopped_cnn_goes_on_and_ends_alike(places, plan, tmp_path):
-    cell = plan(tiny_cells())[1]
+def test_a_stopped_cnn_goes_on_and_ends_alike(places, tmp_path):
+    cell = tiny_cells()[1]
     other = Places(tmp_path / "b/work", tmp_path / "b/results", places.data_dir)
     assert go([cell], places, after(3))[-1] == Stopped(3)
-    assert step_of(cell, "smoke", places) == 3
+    assert step_of(cell, places) == 3
     go([cell], places)
     go([cell], other)
-    a, b = (read_result(p.results, "smoke", cell.name) for p in (places, other))
+    a, b = (read_result(p.results, cell) for p in (places, other))
     assert a["metrics"] == b["metrics"]
     assert [line["step"] for line in a["curve"]] == [2, 4, 5]
     assert [line["nll"] for line in a["curve"]] == [line["nll"] for line in b["curve"]]
@@ -105,11 +97,11 @@ def test_a_stopped_cnn_goes_on_and_ends_alike(places, plan, tmp_path):
 
 
 @pytest.mark.slow
-def test_what_a_kill_leaves_is_no_obstacle(places, plan):
-    gp, network, *_ = plan(tiny_cells())
+def test_what_a_kill_leaves_is_no_obstacle(places):
+    gp, network, *_ = tiny_cells()
     for cell in (gp, network):  # settings noted, and nothing but a file that was being written
         go([cell], places, lambda: True)
-        folder = places.folder("smoke", cell.name)
+        folder = places.folder(cell)
         shutil.rmtree(folder)
         (folder / "checkpoint").mkdir(parents=True)
         (folder / ".config.toml.1.tmp").write_text("seed")
@@ -119,14 +111,14 @@ def test_what_a_kill_leaves_is_no_obstacle(places, plan):
 
 
 @pytest.mark.slow
-def test_a_run_of_other_settings_is_begun_anew(places, plan):
-    (cell,) = plan([tiny_cells()[1]])
+def test_a_run_of_other_settings_is_begun_anew(places):
+    cell = tiny_cells()[1]
     go([cell], places, after(3))
-    (changed,) = plan([tiny_cells(dropout=0.1)[1]])
-    assert step_of(changed, "smoke", places) is None
+    changed = tiny_cells(dropout=0.1)[1]
+    assert step_of(changed, places) is None
     events = go([changed], places, after(1))
     assert events[-1] == Stopped(1)
-    folder = places.folder("smoke", cell.name)
+    folder = places.folder(cell)
     why = "with other settings or by another version"
     assert Note(f"it was begun {why}, is kept in {folder}.before, and is begun anew") in events
     assert read_history(folder) == []
@@ -134,53 +126,53 @@ def test_a_run_of_other_settings_is_begun_anew(places, plan):
 
 
 @pytest.mark.parametrize(("made", "steps"), [(FORMAT, [3, 3]), (FORMAT - 1, [None, 3]), (None, [None, 3])])
-def test_a_gp_of_an_earlier_version_is_not_continued(places, plan, made, steps):
+def test_a_gp_of_an_earlier_version_is_not_continued(places, made, steps):
     """Its parameters would be read as other numbers; a CNN's mean what they did."""
-    cells = plan(tiny_cells())[:2]
+    cells = tiny_cells()[:2]
     for cell in cells:
-        folder = places.folder("smoke", cell.name)
+        folder = places.folder(cell)
         (folder / "checkpoint").mkdir(parents=True)
         (folder / "checkpoint/step-00000003.safetensors").touch()
-        said = {**all_settings("smoke", cell), **({} if made is None else {"format": made})}
+        said = {**all_settings(cell), **({} if made is None else {"format": made})}
         folder.with_name(f"{folder.name}.json").write_text(json.dumps(said))
-    assert [step_of(cell, "smoke", places) for cell in cells] == steps
+    assert [step_of(cell, places) for cell in cells] == steps
 
 
 @pytest.mark.slow
-def test_runs_made_from_a_changed_run_are_made_anew(places, plan):
-    go(plan(tiny_cells()), places)
-    changed = plan(tiny_cells(dropout=0.1))
-    assert [cell.name for cell in left(changed, "smoke", places)] == ["mnist/bcnn", "mnist/ensemble"]
+def test_runs_made_from_a_changed_run_are_made_anew(places):
+    go(tiny_cells(), places)
+    changed = tiny_cells(dropout=0.1)
+    assert [cell.name for cell in left(changed, places)] == ["mnist/bcnn", "mnist/ensemble"]
     assert names(Done, go(changed, places)) == ["mnist/bcnn", "mnist/ensemble"]
 
 
 @pytest.mark.slow
-def test_results_without_their_runs_are_run_again_for_those_that_need_them(places, plan):
-    cells = plan(tiny_cells())
+def test_results_without_their_runs_are_run_again_for_those_that_need_them(places):
+    cells = tiny_cells()
     go(cells, places)
     shutil.rmtree(places.work)
-    assert left(cells, "smoke", places) == []
+    assert left(cells, places) == []
     for name in NAMES[2:]:
         (places.results / "smoke" / f"{name}.json").unlink()
-    before = read_result(places.results, "smoke", "mnist/tick")
+    before = read_result(places.results, cells[0])
     alone = go(cells[2:], places)
     assert names(Failed, alone) == NAMES[2:]
     assert "first run mnist/bcnn" in str(next(event.error for event in alone if isinstance(event, Failed)))
-    assert [cell.name for cell in left(cells, "smoke", places)] == NAMES
+    assert [cell.name for cell in left(cells, places)] == NAMES
     assert names(Done, go(cells, places)) == NAMES
-    assert read_result(places.results, "smoke", "mnist/tick")["metrics"] == before["metrics"]
+    assert read_result(places.results, cells[0])["metrics"] == before["metrics"]
 
 
 @pytest.mark.slow
-def test_data_may_move_between_commands(places, plan):
-    cell = plan(tiny_cells())[0]
+def test_data_may_move_between_commands(places):
+    cell = tiny_cells()[0]
     assert isinstance(go([cell], places, after(4))[-1], Stopped)
     moved = replace(places, data_dir=places.data_dir.rename(places.data_dir.with_name("elsewhere")))
     assert names(Done, go([cell], moved)) == ["mnist/tick"]
 
 
-def test_a_failed_run_does_not_end_the_others(places, plan):
-    cells = plan(tiny_cells())
+def test_a_failed_run_does_not_end_the_others(places):
+    cells = tiny_cells()
     events = go(cells, replace(places, data_dir=places.data_dir / "nowhere"))
     assert names(Begun, events) == names(Failed, events) == NAMES
     assert not places.results.exists()
@@ -264,22 +256,25 @@ def test_a_run_says_what_it_does_and_how_long_it_took_itself(monkeypatch, capsys
 
 
 def test_an_ensemble_is_the_mean_of_its_members(places):
-    rng, members = np.random.default_rng(0), ("mnist/a", "mnist/b", "mnist/c")
-    p = rng.dirichlet(np.ones(10), (3, 10)).astype(np.float32)
-    for name, each in zip(members, p, strict=True):
-        save_predictions(places.work / name, {"test/deterministic": each})
-    cell = Cell("mnist/ensemble", EnsembleConfig(tiny_cells()[2].settings.data, members))
-    result = judge_ensemble(cell, places.work / cell.name, places.work, places.data_dir)
+    network = tiny_cells()[1]
+    members = [replace(network, name=name) for name in ("mnist/a", "mnist/b", "mnist/c")]
+    p = np.random.default_rng(0).dirichlet(np.ones(10), (3, 10)).astype(np.float32)
+    for member, each in zip(members, p, strict=True):
+        save_predictions(places.folder(member), {"test/deterministic": each})
+    result = judge_ensemble(mean_of(*members), places)
     labels = np.arange(10)  # those of the invented test images
     expected = -np.log(p.mean(axis=0, dtype=float)[np.arange(10), labels]).mean()
     assert result["metrics"]["test"]["ensemble"]["test"]["nll"] == pytest.approx(expected)
 
 
-def test_a_gp_without_an_elbo_has_no_result(tmp_path):
+def test_a_gp_without_an_elbo_has_no_result(places):
+    cell = shallow("mnist", "tick", "smoke")
+    folder = places.folder(cell)
+    folder.mkdir(parents=True)
     for name, content in {"metrics": {"elbo": None}, "manifest": {}}.items():
-        (tmp_path / f"{name}.json").write_text(json.dumps(content))
+        (folder / f"{name}.json").write_text(json.dumps(content))
     with pytest.raises(ArithmeticError, match="not finite; the same command computes it again"):
-        judge_gp(shallow("mnist", "tick", "smoke"), tmp_path, None)
+        judge_gp(cell, places)
 
 
 def test_a_gp_is_tested_with_the_papers_draws():
@@ -308,7 +303,7 @@ def test_the_step_of_a_begun_run_is_that_of_its_checkpoint(paths, capsys):
     folder = paths["work"] / "smoke" / cell.name
     (folder / "checkpoint").mkdir(parents=True)
     (folder / "checkpoint/step-00000047.safetensors").touch()
-    folder.with_name("tick.json").write_text(json.dumps({"format": FORMAT, **all_settings("smoke", cell)}))
+    folder.with_name("tick.json").write_text(json.dumps({"format": FORMAT, **all_settings(cell)}))
     command(("table1",), scale="smoke", only=(cell.name,), status=True, **paths)
     assert "step 47" in capsys.readouterr().out
 
@@ -323,7 +318,8 @@ def test_the_state_of_a_run_says_whether_an_earlier_version_made_it(paths, capsy
         ({"format": FORMAT}, ["done ", "done "]),
         ({}, ["done, by an earlier version", "left again, made by an earlier version"]),
     ):
-        path.write_text(json.dumps({"settings": settings_of(cell), "metrics": metrics, "seconds": 6.0, **said}))
+        content = {"scale": "smoke", "settings": settings_of(cell), "metrics": metrics, "seconds": 6.0}
+        path.write_text(json.dumps({**content, **said}))
         for renew, state in enumerate(states):
             command(("table1",), scale="smoke", only=(cell.name,), status=True, renew=bool(renew), **paths)
             assert state in capsys.readouterr().out

@@ -18,7 +18,7 @@ def test_all_of_the_paper_at_smoke_scale(tmp_path):
     command = [sys.executable, "-m", "tickgp", "reproduce", "all", "--scale", "smoke"]
     subprocess.run(command, cwd=tmp_path, check=True, timeout=20 * 60)
     for cell in cells_of([*EXPERIMENTS], "smoke"):
-        assert is_done(tmp_path / "results", "smoke", cell), cell.name
+        assert is_done(tmp_path / "results", cell), cell.name
     for name in FIGURES:
         assert (tmp_path / "results/smoke/figures" / f"{name}.png").stat().st_size > 10_000
     page = (tmp_path / "RESULTS.md").read_text()

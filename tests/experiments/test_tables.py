@@ -15,7 +15,7 @@ from tickgp.experiments.drawn import note_drawn
 from tickgp.experiments.location_tables import insensitivity_table, learned_locations, two_against_seven_table
 from tickgp.experiments.page import results_page
 from tickgp.experiments.plan import EXPERIMENTS, SWEPT, cells_of, swept
-from tickgp.experiments.results import is_done, needed, result_path, settings_of, thinned
+from tickgp.experiments.results import is_done, settings_of, thinned
 from tickgp.experiments.run_gp import learned_location
 from tickgp.experiments.side_tables import (
     about_cnns,
@@ -96,7 +96,7 @@ def test_our_number_stands_beside_the_papers(tmp_path):
 
 def test_a_result_of_other_settings_leaves_the_cell_empty(tmp_path):
     write(tmp_path, "mnist/tick", {"metrics": tick_metrics(), **MADE})
-    current = json.loads(result_path(tmp_path, "paper", "mnist/tick").read_text())
+    current = json.loads((tmp_path / "paper/mnist/tick.json").read_text())
     assert Book(tmp_path, "paper").scores("mnist/tick") is not None
     settings = current["settings"]
     outdated = {**settings, "model": {**settings["model"], "num_inducing": 7}}
@@ -215,7 +215,7 @@ def test_fixed_and_learned_lengthscales_stand_side_by_side(tmp_path):
     )
     assert lines[2].startswith("| TICK, fixed at 1 |  | 1.000")
     assert learned_locations(Book(tmp_path, "smoke")) == "", "these are not runs of the paper's tables"
-    result_path(tmp_path, "smoke", "mnist-5000/conv").unlink()
+    (tmp_path / "smoke/mnist-5000/conv.json").unlink()
     assert insensitivity_table(Book(tmp_path, "smoke")).startswith("| grey CIFAR-10 |")
 
 
@@ -342,7 +342,7 @@ def test_every_run_is_there_once_and_after_what_it_needs(scale):
     names = [cell.name for cell in cells]
     assert len(set(names)) == len(names)
     for i, cell in enumerate(cells):
-        assert {other.name for other in needed(scale, cell)} <= {*names[:i]}
+        assert {other.name for other in cell.needs} <= {*names[:i]}
 
 
 def test_the_appendix_settings():
@@ -365,12 +365,12 @@ def test_the_appendix_settings():
 def test_a_result_of_other_settings_does_not_count(tmp_path):
     cell, other = cells_of(["patch-response"], "paper")
     write(tmp_path, cell.name, {"settings": settings_of(cell)})
-    assert is_done(tmp_path, "paper", cell)
-    assert not is_done(tmp_path, "paper", other)
+    assert is_done(tmp_path, cell)
+    assert not is_done(tmp_path, other)
     changed = settings_of(cell)
     changed["model"]["num_inducing"] = 7
     write(tmp_path, cell.name, {"settings": changed})
-    assert not is_done(tmp_path, "paper", cell)
+    assert not is_done(tmp_path, cell)
 
 
 def test_the_papers_numbers_agree_with_each_other():
@@ -387,10 +387,10 @@ def test_settings_that_a_model_does_not_have_make_no_difference(name, counts, tm
     cell = next(cell for cell in cells_of(["table1", "table2"], "paper") if cell.name == name)
     changed = settings_of(cell)
     write(tmp_path, name, {"settings": changed, "metrics": {"semeion": {}}})
-    assert is_done(tmp_path, "paper", cell)
+    assert is_done(tmp_path, cell)
     changed["model"] |= {"hidden_variance": 7.0, "width": 3}
     write(tmp_path, name, {"settings": changed, "metrics": {"semeion": {}}})
-    assert is_done(tmp_path, "paper", cell) != counts
+    assert is_done(tmp_path, cell) != counts
 
 
 def test_curves_are_thinned_from_the_end():

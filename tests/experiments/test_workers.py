@@ -7,16 +7,14 @@ import subprocess
 import sys
 from contextlib import ExitStack, suppress
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import pytest
 from data.written import mnist_folder
-from experiments.tiny import plan, plan_deaf, plan_stand_ins, tiny_cells
+from experiments.tiny import as_they_are, deaf, mean_of, stand_ins, tiny_cells
 
-from tickgp.experiments.cells import EnsembleConfig
-from tickgp.experiments.reproduce import Begun, Done, Failed, Places, left, reproduce
-from tickgp.experiments.results import read_result
+from tickgp.experiments.reproduce import Begun, Done, Failed, left, reproduce
+from tickgp.experiments.results import Places, read_result
 from tickgp.experiments.workers import Said, _portable, reproduce_side_by_side
 from tickgp.runs.events import Note
 from tickgp.training.checkpoint import reached
@@ -29,21 +27,21 @@ def places(tmp_path) -> Places:
 
 @pytest.fixture
 def go(monkeypatch):
-    """Runs cells two at a time, planned here and in their processes in the same way."""
+    """Runs cells two at a time, prepared here and in their processes in the same way."""
 
-    def events(cells, places, prepare=plan_stand_ins) -> list:
-        prepare(cells, monkeypatch.setattr)
-        prepare = partial(prepare, cells)
-        todo = left(cells, "smoke", places)
-        return list(reproduce_side_by_side(todo, "smoke", places, lambda: False, workers=2, prepare=prepare))
+    def events(cells, places, prepare=stand_ins) -> list:
+        prepare(monkeypatch.setattr)
+        todo = left(cells, places)
+        return list(reproduce_side_by_side(todo, places, lambda: False, workers=2, prepare=prepare))
 
     return events
 
 
-@pytest.mark.parametrize("prepare", [plan_stand_ins, pytest.param(plan, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("prepare", [stand_ins, pytest.param(as_they_are, marks=pytest.mark.slow)])
 def test_a_run_begins_after_those_it_needs_and_ends_as_it_would_alone(prepare, places, go, tmp_path):
-    gp, network, ensemble, _ = tiny_cells()
+    gp, network, *_ = tiny_cells()
     network = replace(network, settings=replace(network.settings, max_steps=50))
+    ensemble = mean_of(network, network)
     cells = [network, ensemble, gp]
     order = [event for event in go(cells, places, prepare) if not isinstance(event, Said)]
     at = {(type(event), event.cell.name): place for place, event in enumerate(order)}
@@ -51,19 +49,18 @@ def test_a_run_begins_after_those_it_needs_and_ends_as_it_would_alone(prepare, p
     assert at[Begun, gp.name] < at[Done, network.name] < at[Begun, ensemble.name] < at[Done, ensemble.name]
     assert go(cells, places, prepare) == []
     other = replace(places, work=tmp_path / "b/work", results=tmp_path / "b/results")
-    for _ in reproduce(cells, "smoke", other, lambda: False):
+    for _ in reproduce(cells, other, lambda: False):
         pass
     for cell in cells:
-        together, alone = (read_result(where.results, "smoke", cell.name) for where in (places, other))
+        together, alone = (read_result(where.results, cell) for where in (places, other))
         assert together["metrics"] == alone["metrics"]
 
 
 def test_a_failed_and_a_killed_run_do_not_end_the_others(places, go, monkeypatch):
     monkeypatch.delenv("XLA_PYTHON_CLIENT_PREALLOCATE", raising=False)
-    gp, network, ensemble, _ = tiny_cells()
+    gp, network, *_ = tiny_cells()
     failing, killed = replace(gp, name="mnist/failing"), replace(network, name="mnist/killed")
-    without = replace(ensemble, settings=EnsembleConfig(ensemble.settings.data, (killed.name,)))
-    events = go([failing, killed, without, network], places)
+    events = go([failing, killed, mean_of(killed), network], places)
     errors = {event.cell.name: event.error for event in events if isinstance(event, Failed)}
     assert {name: str(error) for name, error in errors.items()} == {
         "mnist/failing": "there is nothing to train",
@@ -76,7 +73,7 @@ def test_a_failed_and_a_killed_run_do_not_end_the_others(places, go, monkeypatch
     assert [event.cell for event in events if isinstance(event, Done)] == [network]
 
 
-def unprepared(cells, set_attribute=None) -> None:
+def unprepared(set_attribute=None) -> None:
     """Works here, and not in the processes of runs."""
     if set_attribute is None:
         raise OSError("there is no such device")
@@ -128,9 +125,9 @@ def _kill_all(group: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("prepare", [plan_stand_ins, plan])
+@pytest.mark.parametrize("prepare", [stand_ins, as_they_are])
 def test_runs_whose_parent_is_killed_stop_and_go_on_until_ctrl_c(prepare, places, start):
-    folders = {name: places.folder("smoke", name) / "checkpoint" for name in ("mnist/tick", "mnist/bcnn")}
+    folders = {cell.name: places.folder(cell) / "checkpoint" for cell in tiny_cells()[:2]}
     process = start(prepare)
     process.kill()
     process.communicate(timeout=60)  # ends when nobody is left who could write
@@ -149,7 +146,7 @@ def test_runs_whose_parent_is_killed_stop_and_go_on_until_ctrl_c(prepare, places
 
 
 def test_a_second_ctrl_c_ends_at_once(places, start):
-    process = start(plan_deaf)
+    process = start(deaf)
     os.killpg(process.pid, signal.SIGINT)
     assert process.stderr.readline().endswith("again to stop at once\n")
     os.killpg(process.pid, signal.SIGINT)

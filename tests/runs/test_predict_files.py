@@ -276,7 +276,7 @@ def test_the_model_that_comes_with_the_library():
     assert included() == ["mnist-tick"]
     trained = load_model(Path("mnist-tick"))
     cell = pretrained("fast")
-    assert agree(settings_of(replace(cell, settings=trained.config)), "fast", cell)
+    assert agree(settings_of(replace(cell, settings=trained.config)), cell)
     font = ImageFont.truetype(Path(matplotlib.get_data_path()) / "fonts/ttf/DejaVuSans.ttf", 26)
     printed = np.stack([_drawn(str(digit), font) for digit in range(10)])[..., None]
     said, rule = trained.predict(printed), trained.threshold()

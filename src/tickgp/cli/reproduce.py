@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from tickgp.experiments.cells import Cell, Scale
-    from tickgp.experiments.reproduce import Begun, Done, Failed, Places
+    from tickgp.experiments.reproduce import Begun, Done, Failed
+    from tickgp.experiments.results import Places
     from tickgp.experiments.workers import Said
     from tickgp.runs.events import Event
 
@@ -77,7 +78,8 @@ def reproduce(
     from tickgp.experiments.draw import draw
     from tickgp.experiments.page import is_page, results_page
     from tickgp.experiments.plan import EXPERIMENTS, cells_of
-    from tickgp.experiments.reproduce import Places, left
+    from tickgp.experiments.reproduce import left
+    from tickgp.experiments.results import Places
     from tickgp.files import write_whole
 
     names: list[str] = [*EXPERIMENTS] if "all" in experiments else [*dict.fromkeys(experiments)]
@@ -88,19 +90,19 @@ def reproduce(
         raise UsageError(f"there is no run {unknown[0]} here; choose among: {', '.join(cell.name for cell in cells)}")
     chosen = [cell for cell in cells if not only or cell.name in only]
     places = Places(work, results, data_dir)
-    todo, exit_code = left(chosen, scale, places, renew=renew), 0
+    todo, exit_code = left(chosen, places, renew=renew), 0
     if not status:
         if page.exists() and not is_page(page):
             raise UsageError(f"{page} is not a page of results, and is not overwritten; give another --page")
         _make_folder(page.parent)
-        exit_code = _run(_runner(todo, scale, places, workers, device), max_seconds, console)
+        exit_code = _run(_runner(todo, places, workers, device), max_seconds, console)
         try:
             for path in draw(names, scale, places):
                 console.print(f"drew {path}", highlight=False, soft_wrap=True)
         finally:
             write_whole(page, results_page(results, page).encode())
             console.print(f"wrote {page}", highlight=False, soft_wrap=True)
-        todo = left(chosen, scale, places, renew=renew)
+        todo = left(chosen, places, renew=renew)
     console.print(_progress_table(chosen, {cell.name for cell in todo}, scale, places))
     if exit_code:
         sys.exit(exit_code)
@@ -116,15 +118,15 @@ def _make_folder(folder: Path) -> None:
         raise UsageError(f"nothing may be written into {folder}; give another --page")
 
 
-def _runner(cells: list[Cell], scale: Scale, places: Places, workers: int, device: Device) -> Runner:
+def _runner(cells: list[Cell], places: Places, workers: int, device: Device) -> Runner:
     """What runs these: this process, one after the other, or several others at a time."""
     from tickgp.experiments.reproduce import reproduce
     from tickgp.experiments.workers import reproduce_side_by_side
 
     if workers == 1:
-        return partial(reproduce, cells, scale, places)
+        return partial(reproduce, cells, places)
     prepare = partial(set_up, device, float64=False)
-    return partial(reproduce_side_by_side, cells, scale, places, workers=workers, prepare=prepare)
+    return partial(reproduce_side_by_side, cells, places, workers=workers, prepare=prepare)
 
 
 def _run(runner: Runner, max_seconds: float | None, console: Console) -> int:
@@ -168,9 +170,9 @@ def _progress_table(cells: list[Cell], todo: set[str], scale: Scale, places: Pla
 
     table = Table("run", "state", "minutes", "error (%)", "NLL", title=f"{scale} scale")
     for cell in cells:
-        result = None if cell.name in todo else read_result(places.results, scale, cell.name)
+        result = None if cell.name in todo else read_result(places.results, cell)
         if result is None:
-            table.add_row(cell.name, _state(cell, scale, places))
+            table.add_row(cell.name, _state(cell, places))
             continue
         minutes = "" if result["seconds"] is None else f"{result['seconds'] / 60:.1f}"
         scores = next(iter(result["metrics"]["test"].values()))["test"]  # 100 draws, dropout at test, or the ensemble's
@@ -179,14 +181,14 @@ def _progress_table(cells: list[Cell], todo: set[str], scale: Scale, places: Pla
     return table
 
 
-def _state(cell: Cell, scale: Scale, places: Places) -> str:
+def _state(cell: Cell, places: Places) -> str:
     """Of a run that is left."""
     from tickgp.experiments.reproduce import step_of
     from tickgp.experiments.results import is_done
 
-    if (step := step_of(cell, scale, places)) is not None:
+    if (step := step_of(cell, places)) is not None:
         return f"step {step}"
-    if not is_done(places.results, scale, cell):
+    if not is_done(places.results, cell):
         return "left"
-    up_to_date = is_done(places.results, scale, cell, up_to_date=True)
+    up_to_date = is_done(places.results, cell, up_to_date=True)
     return f"left again, {'for runs that need its model' if up_to_date else 'made by an earlier version'}"

@@ -56,22 +56,27 @@ class EnsembleConfig:
 
 @dataclass(frozen=True)
 class Cell:
-    """One training run, or the mean of several."""
+    """One training run, or the mean of several; its name and scale tell it from all others."""
 
     name: str
+    scale: Scale
+    """It is kept under this one. CNNs are the same at `fast` as at the paper's, and are trained once."""
     settings: Config | CnnConfig | EnsembleConfig
-    start_from: str | None = None
-    """The run whose trained model it starts from."""
+    needs: tuple[Cell, ...] = ()
+    """The members of an ensemble, or the run whose trained model it starts from."""
     also_on: tuple[str, ...] = ()
     """Datasets that it is tested on besides its own."""
+
+    @property
+    def start_from(self) -> str | None:
+        return self.needs[0].name if self.needs and isinstance(self.settings, Config) else None
 
 
 def shallow(dataset: str, model: ModelName, scale: Scale, *, seed: int = 0) -> Cell:
     """A GP of one layer with 1,000 inducing patches: tables 1 and 3."""
     also_on = ("semeion",) if dataset == "mnist" else ()
-    return Cell(
-        _seeded(f"{dataset}/{model}", seed), replace(_shallow(dataset, model, scale), seed=seed), also_on=also_on
-    )
+    settings = replace(_shallow(dataset, model, scale), seed=seed)
+    return Cell(_seeded(f"{dataset}/{model}", seed), scale, settings, also_on=also_on)
 
 
 def pretrained(scale: Scale) -> Cell:
@@ -80,6 +85,7 @@ def pretrained(scale: Scale) -> Cell:
     number = config.model.num_inducing if scale == "smoke" else 350
     return Cell(
         PRETRAINED,
+        scale,
         replace(
             config,
             data=replace(config.data, validation_share=0.1),
@@ -95,6 +101,7 @@ def two_against_seven(model: ModelName, scale: Scale) -> Cell:
     location: dict[str, Any] = {"location": "se"} if model == "tick" else {}
     return Cell(
         f"mnist-2-7/{model}",
+        scale,
         replace(
             config,
             data=replace(config.data, classes=("2", "7")),
@@ -121,17 +128,18 @@ def insensitivity(
         training = TrainingConfig(max_steps=2000, batch_size=64, report_every=500)
     if model == "tick":
         settings = replace(settings, location_lengthscale=float(fixed or start), learn_location=fixed is None)
-    return Cell(_seeded(name, seed), Config(seed, 100, data=data, model=settings, training=training))
+    return Cell(_seeded(name, seed), scale, Config(seed, 100, data=data, model=settings, training=training))
 
 
 def deep(dataset: str, kernel: Kernel, depth: int, scale: Scale) -> Cell:
     """A GP of one to three layers with 384 inducing patches each: table 2."""
-    start_from = f"{dataset}/deep-{kernel}-2" if depth == 3 else None
-    return Cell(f"{dataset}/deep-{kernel}-{depth}", _deep(dataset, kernel, depth, scale), start_from)
+    needs = (deep(dataset, kernel, 2, scale),) if depth == 3 else ()
+    return Cell(f"{dataset}/deep-{kernel}-{depth}", scale, _deep(dataset, kernel, depth, scale), needs)
 
 
 def switched(kernel: Kernel, sampling: Sampling, scale: Scale) -> Cell:
     """The trained two-layer model, trained on with another way to draw its hidden layer."""
+    before = deep("mnist", kernel, 2, scale)
     config = _deep("mnist", kernel, 2, scale)
     steps = {"paper": 5000, "fast": 3000, "smoke": 20}[scale]
     training = replace(
@@ -144,7 +152,7 @@ def switched(kernel: Kernel, sampling: Sampling, scale: Scale) -> Cell:
         report_every=max(steps // 10, 1),
     )
     config = replace(config, model=replace(config.model, sampling=sampling), training=training)
-    return Cell(f"mnist/deep-{kernel}-2-{sampling}", config, start_from=f"mnist/deep-{kernel}-2")
+    return Cell(f"{before.name}-{sampling}", scale, config, (before,))
 
 
 def deep_se(dataset: str, scale: Scale) -> Cell:
@@ -154,21 +162,22 @@ def deep_se(dataset: str, scale: Scale) -> Cell:
     number, how = config.model.num_inducing, config.model.initialiser
     model = ModelConfig(name="deep-se", num_inducing=number, initialiser=how, width=width, variance=5.0)
     training = replace(config.training, max_steps=60_000) if scale == "fast" else config.training
-    return Cell(f"{dataset}/deep-se", replace(config, model=model, training=training))
+    return Cell(f"{dataset}/deep-se", scale, replace(config, model=model, training=training))
 
 
 def cnn(dataset: str, scale: Scale, *, dropout: float = 0.5, seed: int = 0) -> Cell:
     """The dropout CNN of two convolutions, with a tenth of the training images left out to choose by."""
     name = _seeded(f"{dataset}/bcnn-{dropout:g}", seed)
     also_on = ("semeion",) if dataset == "mnist" else ()
-    return Cell(name, replace(_cnn(dataset, scale), dropout=dropout, seed=seed), also_on=also_on)
+    settings = replace(_cnn(dataset, scale), dropout=dropout, seed=seed)
+    return Cell(name, _cnn_scale(scale), settings, also_on=also_on)
 
 
 def ensemble(dataset: str, scale: Scale) -> Cell:
     """The mean of five CNNs that differ in their seeds."""
-    members = [cnn(dataset, scale, seed=seed) for seed in ENSEMBLE_SEEDS]
+    members = tuple(cnn(dataset, scale, seed=seed) for seed in ENSEMBLE_SEEDS)
     settings = EnsembleConfig(members[0].settings.data, tuple(member.name for member in members))
-    return Cell(f"{dataset}/ensemble", settings, also_on=members[0].also_on)
+    return Cell(f"{dataset}/ensemble", members[0].scale, settings, members, members[0].also_on)
 
 
 def growing_cnn(num_convolutions: int, scale: Scale) -> Cell:
@@ -176,7 +185,7 @@ def growing_cnn(num_convolutions: int, scale: Scale) -> Cell:
     if num_convolutions == 2:
         return cnn("mnist", scale)
     settings = replace(_cnn("mnist", scale), num_convolutions=num_convolutions)
-    return Cell(f"mnist/bcnn-depth{num_convolutions}", settings)
+    return Cell(f"mnist/bcnn-depth{num_convolutions}", _cnn_scale(scale), settings)
 
 
 def _seeded(name: str, seed: int) -> str:
@@ -260,6 +269,10 @@ def _cnn(dataset: str, scale: Scale) -> CnnConfig:
     if scale == "smoke":
         return CnnConfig(data, max_steps=100, batch_size=32, report_every=20, watched_images=100, prediction_samples=20)
     return CnnConfig(data)
+
+
+def _cnn_scale(scale: Scale) -> Scale:
+    return "paper" if scale == "fast" else scale
 
 
 def _data(dataset: str, scale: Scale) -> DataConfig:

@@ -6,7 +6,7 @@ from itertools import groupby
 from typing import Any
 
 from tickgp.experiments.plan import EXPERIMENTS
-from tickgp.experiments.results import home, is_outdated
+from tickgp.experiments.results import is_outdated
 from tickgp.experiments.tables import Book, markdown
 from tickgp.training.config import Config
 
@@ -51,7 +51,7 @@ def _costs(book: Book, names: list[str]) -> list[list[str]]:
 
 def _own(book: Book) -> list[str]:
     """Runs that are kept under this scale."""
-    return [name for name in book.cells if home(book.scale, name) == book.scale]
+    return [name for name, cell in book.cells.items() if cell.scale == book.scale]
 
 
 def _machine(result: dict[str, Any]) -> str:

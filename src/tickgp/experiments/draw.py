@@ -25,7 +25,7 @@ from tickgp.experiments.location_tables import is_learned
 from tickgp.experiments.patch_response import patch_response_deviations
 from tickgp.experiments.plan import KERNELS, SAMPLERS, SWEPT, swept
 from tickgp.experiments.predictions import other_data, read_predictions
-from tickgp.experiments.reproduce import Places
+from tickgp.experiments.results import Places
 from tickgp.experiments.run_cnn import load_cnn_data
 from tickgp.experiments.side_tables import step_ms
 from tickgp.experiments.tables import DATASETS, MANY, Book
@@ -177,13 +177,13 @@ def _models(
 
 def _are_here(book: Book, places: Places, names: Iterable[str]) -> bool:
     """Whether these runs have results and have left predictions, which a `git clone` lacks."""
-    return all(book.run(name) and read_predictions(places.folder(book.scale, name)) for name in names)
+    return all(book.run(name) and read_predictions(places.folder(book.cells[name])) for name in names)
 
 
 def predictions(book: Book, places: Places, name: str, on: str, way: str, labels: np.ndarray) -> np.ndarray | None:
     """The probabilities that a run left in its folder; None if they are not those that its result was made from."""
     result = book.run(name)
-    found = None if result is None else read_predictions(places.folder(book.scale, name))
+    found = None if result is None else read_predictions(places.folder(book.cells[name]))
     if result is None or found is None:
         return None
     p = found[f"{on}/{way}"]
@@ -196,7 +196,7 @@ def patch_response(scale: Scale, places: Places) -> Pictures:
     names = {kernel: two_against_seven(kernel, scale).name for kernel in KERNELS}
     if not _are_here(book, places, names.values()):
         return {}
-    models = {kernel: load_model(places.folder(scale, name)) for kernel, name in names.items()}
+    models = {kernel: load_model(places.folder(book.cells[name])) for kernel, name in names.items()}
     test = load_data(models["tick"].config, places.data_dir).test
     p = {kernel: predictions(book, places, name, "test", "100", test.labels) for kernel, name in names.items()}
     if p["conv"] is None or p["tick"] is None:

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tickgp.experiments.cells import Cell, CnnConfig, EnsembleConfig, Scale
+from tickgp.experiments.cells import Cell, CnnConfig, EnsembleConfig
 from tickgp.experiments.ensemble import judge_ensemble
 from tickgp.experiments.predictions import read_predictions
-from tickgp.experiments.results import agree, all_settings, home, is_done, needed, write_result
+from tickgp.experiments.results import Places, agree, all_settings, is_done, write_result
 from tickgp.experiments.run_cnn import judge_cnn, train_cnn_cell
 from tickgp.experiments.run_gp import judge_gp, train_gp
 from tickgp.runs import model_file
@@ -20,19 +20,6 @@ from tickgp.runs.folder import held, read_json, write_json
 from tickgp.training.checkpoint import checkpoints, reached
 from tickgp.training.config import Config
 from tickgp.training.tensors import FORMAT
-
-
-@dataclass(frozen=True)
-class Places:
-    """Where things are: runs with their checkpoints, the results to keep, and the data."""
-
-    work: Path
-    results: Path
-    data_dir: Path | None
-
-    def folder(self, scale: Scale, name: str) -> Path:
-        """The folder of one run."""
-        return self.work / home(scale, name) / name
 
 
 @dataclass(frozen=True)
@@ -57,12 +44,10 @@ class Failed:
     error: Exception
 
 
-def reproduce(
-    cells: list[Cell], scale: Scale, places: Places, stop: Callable[[], bool]
-) -> Iterator[Begun | Done | Failed | Event]:
+def reproduce(cells: list[Cell], places: Places, stop: Callable[[], bool]) -> Iterator[Begun | Done | Failed | Event]:
     """Make these runs; ends after the run in which `stop` said so."""
     for cell in cells:
-        for event in run(cell, scale, places, stop):
+        for event in run(cell, places, stop):
             yield event
             if isinstance(event, Stopped):
                 return
@@ -70,97 +55,95 @@ def reproduce(
             return
 
 
-def run(cell: Cell, scale: Scale, places: Places, stop: Callable[[], bool]) -> Iterator[Begun | Done | Failed | Event]:
+def run(cell: Cell, places: Places, stop: Callable[[], bool]) -> Iterator[Begun | Done | Failed | Event]:
     """One run, from where it stopped to its result; ends with `Stopped` and a checkpoint if `stop` says so before."""
     yield Begun(cell)
     try:
-        for event in _train(cell, scale, places, stop):
+        for event in _train(cell, places, stop):
             yield event
             if isinstance(event, Stopped):
                 return
-        write_result(places.results, scale, cell, _judge(cell, scale, places))
+        write_result(places.results, cell, _judge(cell, places))
         yield Done(cell)
     except Exception as error:
         yield Failed(cell, error)
 
 
-def left(cells: list[Cell], scale: Scale, places: Places, *, renew: bool = False) -> list[Cell]:
+def left(cells: list[Cell], places: Places, *, renew: bool = False) -> list[Cell]:
     """The runs without a result, and those that they need but whose result alone is here, as after a `git clone`.
 
     To `renew` is to count the result of an outdated run as none.
     """
     found, wanted = list[Cell](), set[str]()
     for cell in reversed(cells):
-        done = is_done(places.results, scale, cell, up_to_date=renew)
-        if not done or (cell.name in wanted and not _is_whole(cell, scale, places)):
+        done = is_done(places.results, cell, up_to_date=renew)
+        if not done or (cell.name in wanted and not _is_whole(cell, places)):
             found.append(cell)
-            wanted |= {other.name for other in still_needed(cell, scale, places)}
+            wanted |= {other.name for other in still_needed(cell, places)}
     return found[::-1]
 
 
-def still_needed(cell: Cell, scale: Scale, places: Places) -> list[Cell]:
+def still_needed(cell: Cell, places: Places) -> list[Cell]:
     """The runs without which it cannot be made; what it starts from is needed only before its first checkpoint."""
-    started = _is_begun(cell, scale, places) and checkpoints(places.folder(scale, cell.name) / "checkpoint")
-    return [] if started else needed(scale, cell)
+    started = _is_begun(cell, places) and checkpoints(places.folder(cell) / "checkpoint")
+    return [] if started else [*cell.needs]
 
 
-def step_of(cell: Cell, scale: Scale, places: Places) -> int | None:
+def step_of(cell: Cell, places: Places) -> int | None:
     """The step that a begun run goes on from; None before its first checkpoint."""
-    if not _is_begun(cell, scale, places):
+    if not _is_begun(cell, places):
         return None
-    return reached(places.folder(scale, cell.name) / "checkpoint") or None
+    return reached(places.folder(cell) / "checkpoint") or None
 
 
-def _train(cell: Cell, scale: Scale, places: Places, stop: Callable[[], bool]) -> Iterator[Event]:
-    folder = places.folder(scale, cell.name)
-    missing = [other for other in still_needed(cell, scale, places) if not _is_whole(other, scale, places)]
+def _train(cell: Cell, places: Places, stop: Callable[[], bool]) -> Iterator[Event]:
+    missing = [other for other in still_needed(cell, places) if not _is_whole(other, places)]
     if missing:
         names = " ".join(other.name for other in missing)
         raise ValueError(f"it is made from runs that are not finished in {places.work}; first run {names}")
-    yield from map(Note, _set_aside_if_other(cell, scale, places))
+    yield from map(Note, _set_aside_if_other(cell, places))
     match cell.settings:
         case CnnConfig():
-            yield from train_cnn_cell(cell, folder, places.data_dir, stop)
+            yield from train_cnn_cell(cell, places, stop)
         case Config():
-            yield from train_gp(cell, folder, places.work / scale, places.data_dir, stop)
+            yield from train_gp(cell, places, stop)
 
 
-def _judge(cell: Cell, scale: Scale, places: Places) -> dict[str, Any]:
-    folder = places.folder(scale, cell.name)
+def _judge(cell: Cell, places: Places) -> dict[str, Any]:
     match cell.settings:
         case EnsembleConfig():
-            return judge_ensemble(cell, folder, places.work / home(scale, cell.name), places.data_dir)
+            return judge_ensemble(cell, places)
         case CnnConfig():
-            return judge_cnn(cell, folder, places.data_dir)
+            return judge_cnn(cell, places)
         case Config():
-            return judge_gp(cell, folder, places.data_dir)
+            return judge_gp(cell, places)
 
 
-def _is_whole(cell: Cell, scale: Scale, places: Places) -> bool:
+def _is_whole(cell: Cell, places: Places) -> bool:
     """Whether its folder holds what other runs are made from: all its predictions, and a GP's trained model."""
-    folder = places.folder(scale, cell.name)
+    folder = places.folder(cell)
     if isinstance(cell.settings, Config) and not (folder / model_file.NAME).is_file():
         return False
-    if not _is_begun(cell, scale, places):
+    if not _is_begun(cell, places):
         return False
     predicted = {name.partition("/")[0] for name in read_predictions(folder) or ()}
     return predicted >= {"test", *cell.also_on}
 
 
-def _is_begun(cell: Cell, scale: Scale, places: Places) -> bool:
+def _is_begun(cell: Cell, places: Places) -> bool:
     """Whether its folder was begun with these settings and, for a GP, by a version that reads its files alike."""
-    path = _settings_path(cell, scale, places)
+    path = _settings_path(cell, places)
     if not path.is_file():
         return False
     said = read_json(path)
-    return agree(said, scale, cell) and (said.get("format") == FORMAT or not isinstance(cell.settings, Config))
+    return agree(said, cell) and (said.get("format") == FORMAT or not isinstance(cell.settings, Config))
 
 
-def _set_aside_if_other(cell: Cell, scale: Scale, places: Places) -> list[str]:
+def _set_aside_if_other(cell: Cell, places: Places) -> list[str]:
     """A run that was begun with other settings cannot be continued: it is begun anew, and says so."""
-    if _is_begun(cell, scale, places):
+    if _is_begun(cell, places):
         return []
-    path, folder = _settings_path(cell, scale, places), places.folder(scale, cell.name)
+    path, folder = _settings_path(cell, places), places.folder(cell)
     notes: list[str] = []
     with held(folder):
         path.unlink(missing_ok=True)  # first: a folder of which half is left must not pass for a begun run
@@ -172,7 +155,7 @@ def _set_aside_if_other(cell: Cell, scale: Scale, places: Places) -> list[str]:
             )
         else:
             shutil.rmtree(folder)
-        write_json(path, {"format": FORMAT, **all_settings(scale, cell)})
+        write_json(path, {"format": FORMAT, **all_settings(cell)})
     return notes
 
 
@@ -182,6 +165,6 @@ def _free(path: Path) -> Path:
     return next(name for name in names if not name.exists())
 
 
-def _settings_path(cell: Cell, scale: Scale, places: Places) -> Path:
-    folder = places.folder(scale, cell.name)
+def _settings_path(cell: Cell, places: Places) -> Path:
+    folder = places.folder(cell)
     return folder.with_name(f"{folder.name}.json")

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import functools
 import json
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +12,7 @@ import jax
 import numpy as np
 
 from tickgp.evaluation.metrics import evaluate, intervals
-from tickgp.experiments.cells import Cell, CnnConfig, EnsembleConfig, Scale
-from tickgp.experiments.plan import EXPERIMENTS, cells_of
+from tickgp.experiments.cells import Cell, CnnConfig, EnsembleConfig
 from tickgp.runs.folder import write_json
 from tickgp.runs.manifest import machine
 from tickgp.training.config import Config, applies
@@ -26,33 +24,40 @@ LOGARITHMIC = 3
 """The first format of which variances and lengthscales are learned by their logarithms."""
 
 
-def home(scale: Scale, name: str) -> Scale:
-    """The scale that a run is kept under: CNNs are the same at `fast` as at the paper's, and are trained once."""
-    cell = _planned(scale).get(name)
-    if scale == "fast" and cell is not None and not isinstance(cell.settings, Config):
-        return "paper"
-    return scale
+@dataclass(frozen=True)
+class Places:
+    """Where things are: runs with their checkpoints, the results to keep, and the data."""
+
+    work: Path
+    results: Path
+    data_dir: Path | None
+
+    def folder(self, cell: Cell) -> Path:
+        """The folder of one run."""
+        return self.work / cell.scale / cell.name
 
 
-def result_path(results: Path, scale: Scale, name: str) -> Path:
-    return results / home(scale, name) / f"{name}.json"
+def result_path(results: Path, cell: Cell) -> Path:
+    return results / cell.scale / f"{cell.name}.json"
 
 
-def read_result(results: Path, scale: Scale, name: str) -> dict[str, Any] | None:
-    """The result of a run; None if it has not been finished."""
-    path = result_path(results, scale, name)
-    return json.loads(path.read_text()) if path.is_file() else None
+def read_result(results: Path, cell: Cell) -> dict[str, Any] | None:
+    """The result of this run; None without one that was made with these settings, and tested on all data it is to be.
 
-
-def is_done(results: Path, scale: Scale, cell: Cell, *, up_to_date: bool = False) -> bool:
-    """Whether there is a result of this run, made with these settings, on all data that it is to be tested on.
-
-    An outdated one counts, unless it is to be `up_to_date`.
+    An outdated one counts.
     """
-    result = read_result(results, scale, cell.name)
-    if result is None or not agree(result["settings"], scale, cell) or (up_to_date and is_outdated(result)):
-        return False
-    return set(cell.also_on) <= result.get("metrics", {}).keys()
+    path = result_path(results, cell)
+    if not path.is_file():
+        return None
+    result: dict[str, Any] = json.loads(path.read_text())
+    is_whole = set(cell.also_on) <= result.get("metrics", {}).keys()
+    return result if is_whole and result["scale"] == cell.scale and agree(result["settings"], cell) else None
+
+
+def is_done(results: Path, cell: Cell, *, up_to_date: bool = False) -> bool:
+    """Whether there is a result of this run; an outdated one counts, unless it is to be `up_to_date`."""
+    result = read_result(results, cell)
+    return result is not None and not (up_to_date and is_outdated(result))
 
 
 def is_outdated(result: dict[str, Any]) -> bool:
@@ -60,17 +65,17 @@ def is_outdated(result: dict[str, Any]) -> bool:
     return "model" in result["settings"] and result.get("format", 0) < LOGARITHMIC
 
 
-def agree(said: dict[str, Any], scale: Scale, cell: Cell) -> bool:
+def agree(said: dict[str, Any], cell: Cell) -> bool:
     """Whether a run with the settings `said` is this one, and was made from the runs that this one needs.
 
     A setting of which nothing is said came later: it was at its default.
     """
-    made_from, needs = said.get("needs", {}), needed(scale, cell)
+    made_from = said.get("needs", {})
     return (
         said.get("start_from") == cell.start_from
         and _understood(said, cell) == _understood(settings_of(cell), cell)
-        and made_from.keys() == {other.name for other in needs}
-        and all(agree(made_from[other.name], scale, other) for other in needs)
+        and made_from.keys() == {other.name for other in cell.needs}
+        and all(agree(made_from[other.name], other) for other in cell.needs)
     )
 
 
@@ -83,14 +88,7 @@ def _understood(said: dict[str, Any], cell: Cell) -> Config | CnnConfig | Ensemb
         return None
 
 
-def needed(scale: Scale, cell: Cell) -> list[Cell]:
-    """The runs that this one is made from: the members of an ensemble, or the one that it starts from."""
-    members = cell.settings.members if isinstance(cell.settings, EnsembleConfig) else ()
-    names = members if cell.start_from is None else (*members, cell.start_from)
-    return [_planned(scale)[name] for name in names]
-
-
-def write_result(results: Path, scale: Scale, cell: Cell, content: dict[str, Any]) -> None:
+def write_result(results: Path, cell: Cell, content: dict[str, Any]) -> None:
     """The result file of a run: what it is, how it was made, and `content`.
 
     The machine is this one, unless `content` names another that it was trained on.
@@ -98,19 +96,19 @@ def write_result(results: Path, scale: Scale, cell: Cell, content: dict[str, Any
     head = {
         "run": cell.name,
         "format": FORMAT,
-        "scale": home(scale, cell.name),
-        "settings": all_settings(scale, cell),
+        "scale": cell.scale,
+        "settings": all_settings(cell),
         "seed": cell.settings.seed,
         "machine": machine(jax.devices()[0].device_kind),
     }
-    path = result_path(results, scale, cell.name)
+    path = result_path(results, cell)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_json(path, {**head, **content})
 
 
-def all_settings(scale: Scale, cell: Cell) -> dict[str, Any]:
+def all_settings(cell: Cell) -> dict[str, Any]:
     """The settings of a run, and in them those of the runs that it needs."""
-    return {**settings_of(cell), "needs": {other.name: all_settings(scale, other) for other in needed(scale, cell)}}
+    return {**settings_of(cell), "needs": {other.name: all_settings(other) for other in cell.needs}}
 
 
 def settings_of(cell: Cell) -> dict[str, Any]:
@@ -127,11 +125,6 @@ def thinned(history: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """At most a few hundred points of a curve, the last one among them."""
     stride = -(-len(history) // LONGEST_CURVE) or 1
     return history[::-1][::stride][::-1]
-
-
-@functools.cache
-def _planned(scale: Scale) -> dict[str, Cell]:
-    return {cell.name: cell for cell in cells_of([*EXPERIMENTS], scale)}
 
 
 def _meaningful(settings: dict[str, Any]) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from tickgp.data.dataset import Dataset
 from tickgp.evaluation.metrics import nll, top_error
 from tickgp.experiments.cells import Cell, CnnConfig
 from tickgp.experiments.predictions import other_data, save_predictions
-from tickgp.experiments.results import scores, thinned
+from tickgp.experiments.results import Places, scores, thinned
 from tickgp.runs.events import Event, Finished, Note, Report, Stopped
 from tickgp.runs.folder import held, load_data, read_history, remove_leftovers, write_history
 from tickgp.runs.judge import watched_images
@@ -31,9 +31,9 @@ from tickgp.training.checkpoint import Checkpoint, checkpoints, load_checkpoint,
 from tickgp.training.config import Config, TrainingConfig
 
 
-def train_cnn_cell(cell: Cell, folder: Path, data_dir: Path | None, stop: Callable[[], bool]) -> Iterator[Event]:
+def train_cnn_cell(cell: Cell, places: Places, stop: Callable[[], bool]) -> Iterator[Event]:
     """The events of the run; it goes on where it stopped."""
-    settings, data = _settings(cell), load_cnn_data(cell, data_dir)
+    settings, data, folder = _settings(cell), load_cnn_data(cell, places.data_dir), places.folder(cell)
     with held(folder):
         yield from _train(folder, settings, data, stop)
 
@@ -58,14 +58,14 @@ def _train(folder: Path, settings: CnnConfig, data: Dataset, stop: Callable[[], 
     yield Finished({}) if step >= settings.max_steps else Stopped(step)
 
 
-def judge_cnn(cell: Cell, folder: Path, data_dir: Path | None) -> dict[str, Any]:
-    """The content of the result file of a finished run; its predictions are left in `folder`."""
-    settings, data = _settings(cell), load_cnn_data(cell, data_dir)
+def judge_cnn(cell: Cell, places: Places) -> dict[str, Any]:
+    """The content of the result file of a finished run; its predictions are left in its folder."""
+    settings, data, folder = _settings(cell), load_cnn_data(cell, places.data_dir), places.folder(cell)
     state = _start(folder, settings, data).state
     model, shape = state.model, data.train.images.shape[1:]
     assert data.validation is not None
     temperature = fit_temperature(predict_logits(model, data.validation.images), data.validation.labels)
-    splits = {"test": data.test, "validation": data.validation} | other_data(cell, shape, data_dir)
+    splits = {"test": data.test, "validation": data.validation} | other_data(cell, shape, places.data_dir)
     p = {
         f"{name}/{way}": values
         for name, split in splits.items()

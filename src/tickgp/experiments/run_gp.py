@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,7 @@ from tickgp.data.contents import Split
 from tickgp.evaluation.reach import crossings_across
 from tickgp.experiments.cells import SAMPLES, Cell
 from tickgp.experiments.predictions import other_data, save_predictions
-from tickgp.experiments.results import scores, thinned
+from tickgp.experiments.results import Places, scores, thinned
 from tickgp.files import write_whole
 from tickgp.gp.convolution import Convolutional
 from tickgp.gp.kernels import AbstractStationary
@@ -29,9 +28,9 @@ from tickgp.training.config import Config
 from tickgp.training.toml import format_config
 
 
-def train_gp(cell: Cell, folder: Path, work: Path, data_dir: Path | None, stop: Callable[[], bool]) -> Iterator[Event]:
-    """The events of the run; it goes on where it stopped. `work` is the folder of all runs."""
-    config = _placed(cell, work, data_dir)
+def train_gp(cell: Cell, places: Places, stop: Callable[[], bool]) -> Iterator[Event]:
+    """The events of the run; it goes on where it stopped."""
+    config, folder = _placed(cell, places), places.folder(cell)
     if not (folder / "config.toml").is_file():
         shutil.rmtree(folder, ignore_errors=True)  # what a kill left of a folder that was being prepared
         prepare(config, folder)
@@ -41,14 +40,15 @@ def train_gp(cell: Cell, folder: Path, work: Path, data_dir: Path | None, stop: 
         yield from execute(folder, stop=stop, command=f"tickgp reproduce --only {cell.name}")
 
 
-def judge_gp(cell: Cell, folder: Path, data_dir: Path | None) -> dict[str, Any]:
-    """The content of the result file of a finished run; its predictions are left in `folder`."""
+def judge_gp(cell: Cell, places: Places) -> dict[str, Any]:
+    """The content of the result file of a finished run; its predictions are left in its folder."""
+    folder = places.folder(cell)
     metrics, manifest = read_json(folder / "metrics.json"), read_json(folder / "manifest.json")
     if metrics["elbo"] is None:
         raise ArithmeticError("the tables need its ELBO, which is not finite; the same command computes it again")
     trained = load_model(folder)
-    data = load_data(replace(trained.config, data=replace(trained.config.data, data_dir=data_dir)))
-    splits = {"test": data.test} | other_data(cell, trained.image_shape, data_dir)
+    data = load_data(replace(trained.config, data=replace(trained.config.data, data_dir=places.data_dir)))
+    splits = {"test": data.test} | other_data(cell, trained.image_shape, places.data_dir)
     p = {f"{name}/{S}": _predict(trained, split, S) for name, split in splits.items() for S in SAMPLES}
     save_predictions(folder, p)
     return {
@@ -81,13 +81,13 @@ def learned_location(model: DeepGP) -> dict[str, float] | None:
     }
 
 
-def _placed(cell: Cell, work: Path, data_dir: Path | None) -> Config:
+def _placed(cell: Cell, places: Places) -> Config:
     """The settings of the run with the places of files on this machine."""
     config = cell.settings
     assert isinstance(config, Config)
-    start_from = None if cell.start_from is None else work / cell.start_from
+    start_from = places.folder(cell.needs[0]) if cell.needs else None
     training = replace(config.training, start_from=start_from)
-    return replace(config, data=replace(config.data, data_dir=data_dir), training=training)
+    return replace(config, data=replace(config.data, data_dir=places.data_dir), training=training)
 
 
 def _predict(trained: TrainedModel, split: Split, num_samples: int) -> np.ndarray:

@@ -15,8 +15,9 @@ from multiprocessing import Pipe, resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 
-from tickgp.experiments.cells import Cell, Scale
-from tickgp.experiments.reproduce import Begun, Done, Failed, Places, run, still_needed
+from tickgp.experiments.cells import Cell
+from tickgp.experiments.reproduce import Begun, Done, Failed, run, still_needed
+from tickgp.experiments.results import Places
 from tickgp.runs.events import Event, Stopped
 
 LOOK_EVERY = 0.1  # seconds between two questions whether to stop
@@ -40,7 +41,6 @@ class _Child:
 
 def reproduce_side_by_side(
     cells: list[Cell],
-    scale: Scale,
     places: Places,
     stop: Callable[[], bool],
     *,
@@ -53,9 +53,9 @@ def reproduce_side_by_side(
     events any more or this process is gone.
     """
     waiting, children = [*cells], dict[Connection, _Child]()
-    needs = {cell.name: {other.name for other in still_needed(cell, scale, places)} for cell in waiting}
+    needs = {cell.name: {other.name for other in still_needed(cell, places)} for cell in waiting}
     lifeline, holder = Pipe(duplex=False)  # nothing is sent: it says stop when nobody holds its other end
-    work = partial(_work, scale, places, prepare, lifeline)
+    work = partial(_work, places, prepare, lifeline)
     with lifeline, holder:
         while children or (waiting and not holder.closed):
             if stop():
@@ -113,9 +113,7 @@ def _last_words(exit_code: int) -> str:
     return f"its process {how}{why}; the same command goes on with it"
 
 
-def _work(
-    scale: Scale, places: Places, prepare: Callable[[], None], lifeline: Connection, pipe: Connection, cell: Cell
-) -> None:
+def _work(places: Places, prepare: Callable[[], None], lifeline: Connection, pipe: Connection, cell: Cell) -> None:
     """What a process does."""
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # a GPU's memory is for all
     try:
@@ -123,7 +121,7 @@ def _work(
     except Exception as error:
         pipe.send(Failed(cell, _portable(error)))
         return
-    for event in run(cell, scale, places, stop=lifeline.poll):
+    for event in run(cell, places, stop=lifeline.poll):
         with suppress(BrokenPipeError):  # nobody listens any more: then `stop` says so too
             pipe.send(Failed(cell, _portable(event.error)) if isinstance(event, Failed) else event)
 
