@@ -68,6 +68,7 @@ def test_wrong_use_is_said_in_a_line(arguments, code, words, tmp_path):
     [
         (["train", "--model", "nothing"], "tick"),
         (["nothing"], "train"),
+        (["reproduce", "nothing"], "full-covariance"),
         (["train", "--max-steps", "0"], "max-steps 0 was given"),
     ],
 )

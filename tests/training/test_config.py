@@ -6,8 +6,6 @@ from typing import get_args
 import jax
 import pytest
 
-from tickgp.cli.reproduce import Name
-from tickgp.experiments.plan import EXPERIMENTS
 from tickgp.gp import inducing, variational
 from tickgp.training import assemble, config
 from tickgp.training.config import Config, DataConfig, ModelConfig, TrainingConfig, refuse_idle
@@ -96,4 +94,3 @@ def test_choices_are_those_of_the_library():
     assert config.Sampling == variational.Sampling
     assert config.Initialiser == inducing.Initialiser
     assert set(get_args(config.KernelName)) == set(assemble._KERNELS)
-    assert set(get_args(Name)) == {*EXPERIMENTS, "all"}

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from rich.table import Table
 from tyro.conf import Positional, arg
@@ -18,44 +18,30 @@ from tickgp.cli.device import Device, check_elsewhere, set_up
 from tickgp.cli.signals import stop_on_signal
 from tickgp.cli.tables import open_console
 from tickgp.errors import UsageError
+from tickgp.experiments.cells import Cell, Scale
+from tickgp.experiments.plan import EXPERIMENTS, cells_of
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from tickgp.experiments.cells import Cell, Scale
     from tickgp.experiments.reproduce import Begun, Done, Failed
     from tickgp.experiments.results import Places
     from tickgp.experiments.workers import Said
     from tickgp.runs.events import Event
 
     Runner = Callable[[Callable[[], bool]], Iterator[Begun | Done | Failed | Said | Event]]
-
-Name = Literal[
-    "table1",
-    "table2",
-    "table3",
-    "depth-baselines",
-    "patch-response",
-    "misclassified",
-    "dropout",
-    "traces",
-    "full-covariance",
-    "seeds",
-    "insensitivity",
-    "pretrained",
-    "all",
-]
+    Name = str
+else:
+    Name = Literal[*EXPERIMENTS, "all"]  # what the command takes, which type checkers cannot see
+NAMES = ", ".join((*EXPERIMENTS, "all"))
 
 
 def reproduce(
     experiments: Positional[
-        Annotated[tuple[Name, ...], arg(metavar="EXPERIMENT", help=f"Tables and figures: {', '.join(get_args(Name))}.")]
+        Annotated[tuple[Name, ...], arg(metavar="EXPERIMENT", help=f"Tables and figures: {NAMES}.")]
     ],
     /,
-    scale: Annotated[
-        Literal["paper", "fast", "smoke"],
-        arg(help="The paper's settings, ours, or tiny runs that show that it works."),
-    ] = "paper",
+    scale: Annotated[Scale, arg(help="The paper's settings, ours, or tiny runs that show that it works.")] = "paper",
     only: Annotated[tuple[str, ...], arg(metavar="RUN", help="Only these runs, such as mnist/tick.")] = (),
     max_seconds: Annotated[float | None, arg(help="Stop, to be continued, after this time.")] = None,
     workers: Annotated[int, arg(help="Runs at a time, each in a process of its own; they share a GPU.")] = 1,
@@ -69,7 +55,7 @@ def reproduce(
 ) -> None:
     """Run experiments of the paper, continue them, and put their results beside the paper's."""
     if not experiments:
-        raise UsageError(f"no experiment was given; choose among: {', '.join(get_args(Name))}")
+        raise UsageError(f"no experiment was given; choose among: {NAMES}")
     if workers < 1:
         raise UsageError(f"workers {workers} was given; it must be at least 1")
     set_up(device, float64=False, check=workers == 1)
@@ -77,7 +63,6 @@ def reproduce(
         check_elsewhere(device)
     from tickgp.experiments.draw import draw
     from tickgp.experiments.page import is_page, results_page
-    from tickgp.experiments.plan import EXPERIMENTS, cells_of
     from tickgp.experiments.reproduce import left
     from tickgp.experiments.results import Places
     from tickgp.files import write_whole

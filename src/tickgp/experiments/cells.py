@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from tickgp.training.config import Config, DataConfig, ModelConfig, ModelName, Sampling, TrainingConfig
 
-Scale = Literal["paper", "smoke", "fast"]
+Scale = Literal["paper", "fast", "smoke"]
 Kernel = Literal["conv", "tick"]
 
 PRETRAINED = "mnist/pretrained"

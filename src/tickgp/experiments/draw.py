@@ -23,12 +23,12 @@ from tickgp.experiments.figures.patch_response import patch_response_figure
 from tickgp.experiments.figures.traces import Trace, traces_figure
 from tickgp.experiments.location_tables import is_learned
 from tickgp.experiments.patch_response import patch_response_deviations
-from tickgp.experiments.plan import KERNELS, SAMPLERS, SWEPT, swept
+from tickgp.experiments.plan import DATASETS, KERNELS, SAMPLERS, SWEPT, swept
 from tickgp.experiments.predictions import other_data, read_predictions
 from tickgp.experiments.results import Places
 from tickgp.experiments.run_cnn import load_cnn_data
 from tickgp.experiments.side_tables import step_ms
-from tickgp.experiments.tables import DATASETS, MANY, Book
+from tickgp.experiments.tables import MANY, Book
 from tickgp.runs.folder import load_data
 from tickgp.runs.model_file import load_model
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
 from tickgp.experiments.cells import (
     DROPOUT_RATES,
@@ -27,8 +28,14 @@ from tickgp.experiments.cells import (
 )
 from tickgp.training.config import ModelName, Sampling
 
-SHALLOW: tuple[ModelName, ...] = ("se", "conv", "tick")
-KERNELS: tuple[Kernel, ...] = ("conv", "tick")
+KERNELS: dict[Kernel, Literal["Conv", "TICK"]] = {"conv": "Conv", "tick": "TICK"}
+SHALLOW: dict[ModelName, str] = {"se": "SE", "conv": KERNELS["conv"], "tick": KERNELS["tick"]}
+"""Of one layer: tables 1 and 3."""
+DATASETS = {"mnist": "MNIST", "fashion-mnist": "Fashion-MNIST", "cifar10-grey": "grey CIFAR-10"}
+"""Of table 1."""
+DEEP_DATASETS = {"mnist": "MNIST", "cifar10": "CIFAR-10"}
+"""Of table 2."""
+DEPTHS = (1, 2, 3)
 SWEPT = ("mnist", "cifar10-grey")
 """Datasets of the experiment on insensitivity."""
 SAMPLERS: tuple[Sampling, ...] = ("marginal", "full", "correlated")
@@ -48,21 +55,15 @@ def _cnns(dataset: str, scale: Scale) -> list[Cell]:
 
 
 def _table1(scale: Scale) -> list[Cell]:
-    datasets = ("mnist", "fashion-mnist", "cifar10-grey")
     return [
         cell
-        for dataset in datasets
+        for dataset in DATASETS
         for cell in [*(shallow(dataset, model, scale) for model in SHALLOW), *_cnns(dataset, scale)]
     ]
 
 
 def _table2(scale: Scale) -> list[Cell]:
-    return [
-        deep(dataset, kernel, depth, scale)
-        for dataset in ("mnist", "cifar10")
-        for depth in (1, 2, 3)
-        for kernel in KERNELS
-    ]
+    return [deep(dataset, kernel, depth, scale) for dataset in DEEP_DATASETS for depth in DEPTHS for kernel in KERNELS]
 
 
 def _table3(scale: Scale) -> list[Cell]:
@@ -70,7 +71,7 @@ def _table3(scale: Scale) -> list[Cell]:
 
 
 def _depth_baselines(scale: Scale) -> list[Cell]:
-    return [*(growing_cnn(number, scale) for number in (1, 2, 3)), deep_se("mnist", scale), deep_se("cifar10", scale)]
+    return [*(growing_cnn(depth, scale) for depth in DEPTHS), *(deep_se(dataset, scale) for dataset in DEEP_DATASETS)]
 
 
 def _seeds(scale: Scale) -> list[Cell]:

@@ -17,13 +17,13 @@ from tickgp.experiments.cells import (
     growing_cnn,
     shallow,
 )
-from tickgp.experiments.plan import KERNELS, SAMPLERS, SHALLOW
+from tickgp.experiments.plan import DATASETS, KERNELS, SAMPLERS, SHALLOW
 from tickgp.experiments.tables import (
-    DATASETS,
     FEW,
     METRICS,
     NEGATIVE_ELBO,
     Book,
+    Scores,
     beside,
     cell,
     error_and_nll,
@@ -126,13 +126,13 @@ def hits_table(book: Book) -> str:
     """The NLL of the images that table 1's models get right; the paper's follows from three of its numbers."""
     rows = []
     for dataset, title in DATASETS.items():
-        ours = {name: book.scores(f"{dataset}/{name}", FEW) for name in ("se", "conv", "tick")}
+        ours: dict[str, Scores] = {name: book.scores(f"{dataset}/{name}", FEW) for name in SHALLOW}
         ours["bcnn"] = book.chosen_cnn(dataset, "dropout")
         theirs = {name: {metric: float(n) for metric, n in paper.TABLE1[dataset][name].items()} for name in ours}
         theirs = {name: numbers | {"top1_error": numbers["top1_error"] / 100} for name, numbers in theirs.items()}
         cells = [beside("" if s is None else _of_hits(s["test"]), _of_hits(theirs[name])) for name, s in ours.items()]
         rows.append([title, *cells])
-    return markdown(["NLL of hits", "SE", "Conv", "TICK", "B-CNN"], rows)
+    return markdown(["NLL of hits", *SHALLOW.values(), "B-CNN"], rows)
 
 
 def _of_hits(metrics: dict[str, Any]) -> str:
@@ -154,7 +154,7 @@ def training_table(book: Book) -> str:
             for name, result in ours.items()
         ]
         rows.append([title, *cells])
-    return markdown(["NLL of training images", "SE", "Conv", "TICK", "B-CNN"], rows)
+    return markdown(["NLL of training images", *SHALLOW.values(), "B-CNN"], rows)
 
 
 def seeds_table(book: Book) -> str:
@@ -162,7 +162,7 @@ def seeds_table(book: Book) -> str:
     both = [f"{METRICS[metric]}{where}" for where in ("", ", Semeion") for metric in ("top1_error", "nll")]
     heads = ["trained on MNIST", *both, NEGATIVE_ELBO]
     rows = []
-    for model, title in zip(SHALLOW, ("SE", "Conv", "TICK"), strict=True):
+    for model, title in SHALLOW.items():
         runs = [book.run(shallow("mnist", model, book.scale, seed=seed).name) for seed in SEEDS]
         found = [run for run in runs if run is not None]
         if len(found) > 1:
@@ -191,14 +191,14 @@ def calibration_table(book: Book) -> str:
         others = {"bcnn-0.5": "dropout", "ensemble": "ensemble"}
         cnns = [book.chosen_cnn(dataset, "dropout"), *(book.scores(f"{dataset}/{n}", way) for n, way in others.items())]
         rows.append([title, *(cell(scores, "ece") for scores in [*gps, *cnns])])
-    return markdown(["ECE", "SE", "Conv", "TICK", "B-CNN", "B-CNN, rate 0.5", "5 CNNs"], rows)
+    return markdown(["ECE", *SHALLOW.values(), "B-CNN", "B-CNN, rate 0.5", "5 CNNs"], rows)
 
 
 def sampler_table(book: Book) -> str:
     """Two layers before, and after further training with each sampler: price and gain; empty without such runs."""
     heads = ["two layers, MNIST", "ms per step", METRICS["top1_error"], METRICS["nll"], NEGATIVE_ELBO]
     rows = []
-    for kernel, title in zip(KERNELS, ("Conv", "TICK"), strict=True):
+    for kernel, title in KERNELS.items():
         before = f"mnist/deep-{kernel}-2"
         rows.append([f"{title}, before", "", *_gain(book, before)])
         for how in SAMPLERS:

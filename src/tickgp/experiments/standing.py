@@ -6,11 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tickgp.experiments import paper_numbers as paper
-from tickgp.experiments.tables import DATASETS, FEW, MANY, METRICS, NEGATIVE_ELBO, Book, markdown
+from tickgp.experiments.plan import DATASETS, DEEP_DATASETS, KERNELS, SHALLOW
+from tickgp.experiments.tables import FEW, MANY, METRICS, NEGATIVE_ELBO, Book, markdown
 
-_SINGLE = {"se": "SE", "conv": "Conv", "tick": "TICK"}
 _LAYERS = {1: "one layer", 2: "two layers", 3: "three layers"}
-_TABLE2 = {"mnist": "MNIST", "cifar10": "CIFAR-10"}
 
 
 @dataclass(frozen=True)
@@ -58,15 +57,15 @@ class _Row:
 
 def _rows() -> Iterator[_Row]:
     for dataset, title in DATASETS.items():
-        for model, words in _SINGLE.items():
+        for model, words in SHALLOW.items():
             yield _Row(1, f"Table 1, {title}: {words}", f"{dataset}/{model}", paper.TABLE1[dataset][model])
-    for dataset, title in _TABLE2.items():
+    for dataset, title in DEEP_DATASETS.items():
         for depth, layers in _LAYERS.items():
-            for kernel in ("conv", "tick"):
-                words = f"Table 2, {title}, {layers}: {_SINGLE[kernel]}"
-                yield _Row(2, words, f"{dataset}/deep-{kernel}-{depth}", paper.TABLE2[dataset][kernel][depth])
-    for kernel in ("conv", "tick"):
-        yield _Row(3, f"Table 3, Semeion: {_SINGLE[kernel]}", f"mnist/{kernel}", paper.TABLE3[kernel], on="semeion")
+            for kernel, words in KERNELS.items():
+                row = f"Table 2, {title}, {layers}: {words}"
+                yield _Row(2, row, f"{dataset}/deep-{kernel}-{depth}", paper.TABLE2[dataset][kernel][depth])
+    for kernel, words in KERNELS.items():
+        yield _Row(3, f"Table 3, Semeion: {words}", f"mnist/{kernel}", paper.TABLE3[kernel], on="semeion")
 
 
 def _compared(book: Book, row: _Row, metric: str, way: str) -> Compared | None:

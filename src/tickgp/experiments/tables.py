@@ -10,7 +10,7 @@ import numpy as np
 
 from tickgp.experiments import paper_numbers as paper
 from tickgp.experiments.cells import DROPOUT_RATES, SAMPLES, Scale, growing_cnn
-from tickgp.experiments.plan import EXPERIMENTS, cells_of
+from tickgp.experiments.plan import DATASETS, DEEP_DATASETS, DEPTHS, EXPERIMENTS, KERNELS, SHALLOW, cells_of
 from tickgp.experiments.results import is_outdated, read_result
 
 METRICS = {
@@ -25,8 +25,6 @@ FEW, MANY = str(min(SAMPLES)), str(max(SAMPLES))
 """Draws behind a prediction, by which a GP's scores are called."""
 Scores = dict[str, Any] | None
 """Metrics and their intervals; None if there is no such run yet."""
-DATASETS = {"mnist": "MNIST", "fashion-mnist": "Fashion-MNIST", "cifar10-grey": "grey CIFAR-10"}
-"""Of table 1."""
 
 
 class Book:
@@ -74,7 +72,7 @@ def table1(book: Book) -> str:
 
 
 def _table1_part(book: Book, dataset: str, title: str) -> str:
-    theirs, models = paper.TABLE1[dataset], ("se", "conv", "tick")
+    theirs = paper.TABLE1[dataset]
     more = {
         "B-CNN, rate 0.5": book.scores(f"{dataset}/bcnn-0.5", "dropout"),
         "CNN, temperature": book.chosen_cnn(dataset, "temperature"),
@@ -82,29 +80,32 @@ def _table1_part(book: Book, dataset: str, title: str) -> str:
     }
     rows = []
     for metric, words in METRICS.items():
-        gps = [gp_cells(book, f"{dataset}/{name}", metric, theirs[name][metric]) for name in models]
+        gps = [gp_cells(book, f"{dataset}/{name}", metric, theirs[name][metric]) for name in SHALLOW]
         bcnn = cell(book.chosen_cnn(dataset, "dropout"), metric, theirs["bcnn"][metric])
         rows += few_and_many([words], gps, [bcnn, *(cell(scores, metric) for scores in more.values())])
-    elbos = [negative_elbo(book, f"{dataset}/{name}") for name in models]
-    return markdown(
-        [title, "SE", "Conv", "TICK", "B-CNN", *more], [*rows, [NEGATIVE_ELBO, *elbos, *[""] * (1 + len(more))]]
-    )
+    elbos = [negative_elbo(book, f"{dataset}/{name}") for name in SHALLOW]
+    rows.append([NEGATIVE_ELBO, *elbos, *[""] * (1 + len(more))])
+    return markdown([title, *SHALLOW.values(), "B-CNN", *more], rows)
 
 
 def table2(book: Book) -> str:
-    kernels = [(dataset, kernel) for dataset in ("mnist", "cifar10") for kernel in ("conv", "tick")]
-    heads = ["depth", "metric", "MNIST Conv", "MNIST TICK", "CIFAR-10 Conv", "CIFAR-10 TICK"]
+    columns = {
+        f"{dataset_title} {title}": (dataset, kernel)
+        for dataset, dataset_title in DEEP_DATASETS.items()
+        for kernel, title in KERNELS.items()
+    }
     rows = []
-    for depth in (1, 2, 3):
+    for depth in DEPTHS:
         runs = [
-            (f"{dataset}/deep-{kernel}-{depth}", paper.TABLE2[dataset][kernel][depth]) for dataset, kernel in kernels
+            (f"{dataset}/deep-{kernel}-{depth}", paper.TABLE2[dataset][kernel][depth])
+            for dataset, kernel in columns.values()
         ]
         for metric in ("top1_error", "nll"):
             cells = [gp_cells(book, name, metric, theirs[metric]) for name, theirs in runs]
             rows += few_and_many([str(depth), METRICS[metric]], cells)
         elbos = [beside(negative_elbo(book, name), theirs["negative_elbo"]) for name, theirs in runs]
         rows.append([str(depth), NEGATIVE_ELBO, *elbos])
-    return markdown(heads, rows)
+    return markdown(["depth", "metric", *columns], rows)
 
 
 def negative_elbo(book: Book, name: str) -> str:
@@ -124,12 +125,11 @@ def table3(book: Book) -> str:
     rows = []
     for metric, words in METRICS.items():
         gps = [
-            gp_cells(book, f"mnist/{kernel}", metric, paper.TABLE3[kernel][metric], on="semeion")
-            for kernel in ("conv", "tick")
+            gp_cells(book, f"mnist/{kernel}", metric, paper.TABLE3[kernel][metric], on="semeion") for kernel in KERNELS
         ]
         cnns = [cell(ours, metric, paper.TABLE3[name][metric] if name else None) for ours, name in columns.values()]
         rows += few_and_many([words], gps, cnns)
-    return markdown(["trained on MNIST, tested on Semeion", "Conv", "TICK", *columns], rows)
+    return markdown(["trained on MNIST, tested on Semeion", *KERNELS.values(), *columns], rows)
 
 
 def depth_baselines(book: Book) -> str:
@@ -145,7 +145,7 @@ def depth_baselines(book: Book) -> str:
         ]
         for depth, theirs in paper.GROWING_CNN.items()
     ]
-    for dataset, title in {"mnist": "MNIST", "cifar10": "CIFAR-10"}.items():
+    for dataset, title in DEEP_DATASETS.items():
         name, theirs = f"{dataset}/deep-se", paper.DEEP_SE[dataset]
         cells = [gp_cells(book, name, metric, theirs.get(metric)) for metric in metrics]
         rows += few_and_many([f"deep SE-GP, 2 layers, {title}"], cells, [negative_elbo(book, name)])
