@@ -7,9 +7,12 @@ import pytest
 from experiments.tiny import write as write_at
 
 from tickgp.evaluation.metrics import nll
-from tickgp.experiments.draw import draw, insensitivity, predictions, traces, won_by_tick
+from tickgp.experiments.draw import draw
+from tickgp.experiments.figures.insensitivity import insensitivity
+from tickgp.experiments.figures.patch_response import won_by_tick
+from tickgp.experiments.figures.traces import traces
 from tickgp.experiments.plan import EXPERIMENTS, SWEPT, swept
-from tickgp.experiments.predictions import save_predictions
+from tickgp.experiments.predictions import predictions_of, save_predictions
 from tickgp.experiments.results import Places, result_path
 from tickgp.experiments.tables import Book
 
@@ -49,13 +52,12 @@ def test_three_layers_start_where_two_end(tmp_path):
     for depth in (1, 2, 3):
         curve = [{"step": 1000 * depth * n, "top1_error": 0.1 * n} for n in (1, 2, 3)]
         write(tmp_path, f"mnist/deep-tick-{depth}", {"curve": curve, "seconds": 500.0})
-    places = Places(tmp_path / "work", tmp_path, None)
-    (axes,) = traces("smoke", places)["traces"].axes
+    (axes,) = traces(Book(tmp_path, "smoke"))["traces"].axes
     thousands = [line.get_xdata().tolist() for line in axes.lines]
     assert thousands == [[1, 2, 3], [2, 4, 6], [9, 12, 15]]
     assert axes.get_ylabel() == "error on 100 test images (%)"
     (tmp_path / "smoke/mnist/deep-tick-2.json").unlink()
-    (axes,) = traces("smoke", places)["traces"].axes
+    (axes,) = traces(Book(tmp_path, "smoke"))["traces"].axes
     assert len(axes.lines) == 1
 
 
@@ -73,7 +75,7 @@ def test_runs_are_sorted_into_fixed_and_learned_lengthscales(tmp_path):
                 said = {"elbo": -500.0, "train_images": 1000, "learned": learned, "metrics": metrics}
                 write(tmp_path, cell.name, said)
     result_path(tmp_path, swept("cifar10-grey", "smoke")["Conv"][0]).unlink()
-    elbo, nll = insensitivity("smoke", Places(tmp_path / "work", tmp_path, None))["insensitivity"].axes
+    elbo, nll = insensitivity(Book(tmp_path, "smoke"))["insensitivity"].axes
     fixed, conv = [1, 1, 16, 16], [0, 1]
     for axes, values in ((elbo, (0.5,) * 4), (nll, (0.5, 0.1, 0.2, 0.9))):
         _, points, short, long, *levels = axes.lines
@@ -88,7 +90,7 @@ def test_predictions_of_another_run_than_the_results_are_not_shown(tmp_path):
     places = Places(tmp_path / "work", tmp_path, None)
     labels, p = np.array([0, 1]), np.array([[0.9, 0.1], [0.3, 0.7]])
     save_predictions(tmp_path / "work/smoke/mnist/tick", {"test/100": p})
-    given = lambda: predictions(Book(tmp_path, "smoke"), places, "mnist/tick", "test", "100", labels)
+    given = lambda: predictions_of(Book(tmp_path, "smoke"), places, "mnist/tick", "test", "100", labels)
     assert given() is None
     metrics = {on: {"100": {"test": {"nll": nll(p, labels)}}} for on in ("test", "semeion")}
     write(tmp_path, "mnist/tick", {"metrics": metrics})
@@ -107,7 +109,7 @@ def test_without_predictions_no_data_are_looked_for(tmp_path, monkeypatch):
     places = Places(tmp_path / "work", tmp_path, None)
     assert Book(tmp_path, "smoke").best_cnn("mnist") == "mnist/bcnn-0.25"
     looked = []
-    monkeypatch.setattr("tickgp.experiments.draw.load_cnn_data", lambda *_: looked.append("data"))
+    monkeypatch.setattr("tickgp.experiments.figures.misclassified.load_cnn_data", lambda *_: looked.append("data"))
     for name in ("tick", "bcnn-0.25"):  # of conv there are none
         save_predictions(tmp_path / "work/smoke/mnist" / name, {"test/100": np.eye(2)})
     assert draw(["misclassified"], "smoke", places) == []

@@ -11,7 +11,7 @@ from experiments.tiny import write
 
 from tickgp.experiments import paper_numbers
 from tickgp.experiments.cells import CnnConfig
-from tickgp.experiments.drawn import note_drawn
+from tickgp.experiments.draw import note_drawn
 from tickgp.experiments.location_tables import insensitivity_table, learned_locations, two_against_seven_table
 from tickgp.experiments.page import results_page
 from tickgp.experiments.plan import EXPERIMENTS, SWEPT, cells_of, swept

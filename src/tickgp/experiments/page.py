@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 from tickgp.experiments.cells import STARTS, Scale, cnn, insensitivity
 from tickgp.experiments.cost import cost_table, progress
-from tickgp.experiments.drawn import figures_folder, is_current
+from tickgp.experiments.draw import FIGURES, figures_folder, is_current
 from tickgp.experiments.location_tables import insensitivity_table, learned_locations, two_against_seven_table
 from tickgp.experiments.side_tables import (
     about_cnns,
@@ -85,43 +85,6 @@ AUROC is 1 if always, 0.5 if by chance. Predictions: S = 6,400. Not in the paper
 COST = """Minutes of training, of GPs also of their start and tests; runs that shared a GPU are counted in full. The
 paper trained its models of one layer on a GeForce GTX 1070 "until they converge", and its experiment with joint samples
 took roughly 10 days."""
-FIGURES = {
-    "invariance": ("Why invariance is unrealistic", "A similar stroke in a 2 and in a 7, at different heights."),
-    "patch-response": (
-        "Samples of the patch response, 2 against 7",
-        "Five samples each, as deviations from the posterior mean; outlined where they are beyond a third of the "
-        "range. The response shares its scale with the weights, so shades can be compared within a model, not between "
-        "the two.",
-    ),
-    "misclassified-mnist": (
-        "Misclassified images of MNIST",
-        "Drawn at random from those that all three models get wrong. The CNN is without dropout at test, and so surer "
-        "than the B-CNN of table 1. GPs: S = 100.",
-    ),
-    "misclassified-semeion": (
-        "Misclassified images of Semeion",
-        "Drawn at random from those that all three models get wrong, which were trained on MNIST. The CNN is without "
-        "dropout at test. GPs: S = 100.",
-    ),
-    "dropout": (
-        "Train and test NLL on MNIST",
-        "TICK-GP, and B-CNNs with a dropout rate of p. The TICK-GP ends earlier because it takes fewer steps.",
-    ),
-    "traces": (
-        "Error against steps on MNIST, one to three layers",
-        "Three layers start from two that are trained, and are drawn after these. The paper draws time; ours shared a "
-        "GPU with more or with fewer others, so that their times cannot be compared.",
-    ),
-    "insensitivity": (
-        "Fixed and learned translation insensitivity",
-        "ELBO and NLL of small TICK-GPs against the lengthscale of their location kernel: a mark for each seed.",
-    ),
-    "full-covariance": (
-        "Further training of two layers on MNIST",
-        "With each way to draw the hidden layer, from the same trained model.",
-    ),
-}
-"""Title and caption of each picture."""
 
 
 def is_page(path: Path) -> bool:
@@ -157,7 +120,8 @@ def _scale(book: Book, page: Path) -> str:
         "Cost": (COST, cost_table(book)),
     }
     sections = [_paragraphs(f"### {title}", about, table) for title, (about, table) in parts.items() if table]
-    figures = [_figure(book, name, page) for name in FIGURES if is_current(book, name)]
+    captions = {name: caption for drawn in FIGURES.values() for name, caption in drawn.captions.items()}
+    figures = [_figure(book, name, caption, page) for name, caption in captions.items() if is_current(book, name)]
     return _paragraphs(SCALES[book.scale], progress(book), *sections, *figures) + "\n"
 
 
@@ -177,10 +141,10 @@ def _insensitive(book: Book) -> str:
     return INSENSITIVE.format(patches=model.num_inducing, stride=model.stride, images=images, starts=starts)
 
 
-def _figure(book: Book, name: str, page: Path) -> str:
-    """A picture, and links to those with the complete set."""
+def _figure(book: Book, name: str, words: tuple[str, str], page: Path) -> str:
+    """A picture with its title and caption, and links to those with the complete set."""
     address = quote(Path(os.path.relpath(figures_folder(book) / name, page.parent)).as_posix())
-    title, caption = FIGURES[name]
+    title, caption = words
     picture = _paragraphs(f"### {title}", caption, f"![{title}]({address}.png)")
     pages = sorted(_numbered(path, name) for path in figures_folder(book).glob(f"{name}-all-*-*.png"))
     links = [

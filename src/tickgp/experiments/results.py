@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -125,6 +126,18 @@ def thinned(history: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """At most a few hundred points of a curve, the last one among them."""
     stride = -(-len(history) // LONGEST_CURVE) or 1
     return history[::-1][::stride][::-1]
+
+
+def column_of(result: dict[str, Any], name: str) -> np.ndarray:
+    """One number along the curve of a run; NaN where it was not finite."""
+    return np.array([np.nan if line[name] is None else line[name] for line in result["curve"]], float)
+
+
+def watched(results: Iterable[dict[str, Any]]) -> str:
+    """How many test images the curves of these runs were measured on."""
+    settings = [result["settings"] for result in results]
+    numbers = {some.get("training", some)["watched_images"] for some in settings}
+    return " or ".join(f"{number:,}" for number in sorted(numbers))
 
 
 def _meaningful(settings: dict[str, Any]) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import cycle
+from typing import Any
 
 import numpy as np
 from jaxtyping import Real
@@ -11,8 +12,16 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from tickgp.evaluation.plots import new_figure, tidy
-from tickgp.experiments.figures.looks import CURVE_STYLES, draw_curve, key_line, scale_to
+from tickgp.experiments.figures.looks import CURVE_STYLES, Pictures, draw_curve, key_line, scale_to
+from tickgp.experiments.results import column_of, watched
+from tickgp.experiments.tables import Book
 
+CAPTIONS = {
+    "dropout": (
+        "Train and test NLL on MNIST",
+        "TICK-GP, and B-CNNs with a dropout rate of p. The TICK-GP ends earlier because it takes fewer steps.",
+    ),
+}
 _MARKERS = 10
 """On a line, about."""
 
@@ -24,6 +33,20 @@ class Curve:
     epochs: Real[np.ndarray, " T"]
     train_nll: Real[np.ndarray, " T"]
     test_nll: Real[np.ndarray, " T"]
+
+
+def dropout(book: Book) -> Pictures:
+    names = {"TICK-GP": "mnist/tick", "B-CNN, p = 0.25": "mnist/bcnn-0.25", "B-CNN, p = 0.75": "mnist/bcnn-0.75"}
+    found = {title: result for title, name in names.items() if (result := book.run(name)) is not None}
+    curves = {title: _curve(result) for title, result in found.items()}
+    return {"dropout": dropout_figure(curves, watched(found.values()))} if found else {}
+
+
+def _curve(result: dict[str, Any]) -> Curve:
+    settings = result["settings"]
+    batch = settings["training"]["batch_size"] if "training" in settings else settings["batch_size"]
+    epochs = column_of(result, "step") * batch / result["train_images"]
+    return Curve(epochs, column_of(result, "train_nll"), column_of(result, "nll"))
 
 
 def dropout_figure(curves: dict[str, Curve], watched: str = "all") -> Figure:

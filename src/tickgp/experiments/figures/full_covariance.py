@@ -16,10 +16,20 @@ from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 
 from tickgp.evaluation.plots import BLUE, GREEN, GREY, INK, ORANGE, new_figure, tidy
 from tickgp.evaluation.promise import share_interval
-from tickgp.experiments.figures.looks import Dashes, draw_curve, key_line
+from tickgp.experiments.figures.looks import Dashes, Pictures, draw_curve, key_line
+from tickgp.experiments.plan import KERNELS, SAMPLERS
+from tickgp.experiments.results import column_of
+from tickgp.experiments.side_tables import step_ms
+from tickgp.experiments.tables import Book
 
+CAPTIONS = {
+    "full-covariance": (
+        "Further training of two layers on MNIST",
+        "With each way to draw the hidden layer, from the same trained model.",
+    ),
+}
 Values = Real[np.ndarray, " _"]
-SAMPLERS: dict[str, tuple[tuple[str, str], Dashes]] = {
+_STYLES: dict[str, tuple[tuple[str, str], Dashes]] = {
     "marginal": ((BLUE, "o"), "solid"),
     "full": ((ORANGE, "s"), "dashed"),
     "correlated": ((GREEN, "^"), "dashdot"),
@@ -42,6 +52,27 @@ class SwitchedRun:
     after: dict[str, tuple[Values, Values, Values]]
     step_ms: dict[str, float]
     num_images: int
+
+
+def full_covariance(book: Book) -> Pictures:
+    runs = []
+    for kernel, title in KERNELS.items():
+        before = book.run(f"mnist/deep-{kernel}-2")
+        after = {how: book.run(f"mnist/deep-{kernel}-2-{how}") for how in SAMPLERS}
+        found = {how: result for how, result in after.items() if result is not None}
+        if before is None or not found:
+            continue
+        columns = lambda result: (column_of(result, "step"), column_of(result, "top1_error"), column_of(result, "nll"))
+        runs.append(
+            SwitchedRun(
+                title,
+                before=(before["curve"][-1]["top1_error"], before["curve"][-1]["nll"]),
+                after={how: columns(result) for how, result in found.items()},
+                step_ms={how: step_ms(result) for how, result in found.items()},
+                num_images=before["settings"]["training"]["watched_images"],
+            )
+        )
+    return {"full-covariance": full_covariance_figure(runs)} if runs else {}
 
 
 def full_covariance_figure(runs: Sequence[SwitchedRun]) -> Figure:
@@ -70,9 +101,9 @@ def full_covariance_figure(runs: Sequence[SwitchedRun]) -> Figure:
 
 def _history(axes: Axes, run: SwitchedRun, which: int, factor: float) -> None:
     for turn, (name, after) in enumerate(run.after.items()):
-        style, dashes = SAMPLERS[name]
+        style, dashes = _STYLES[name]
         # In turn, so that curves which lie close do not hide each other's markers.
-        draw_curve(axes, after[0], factor * after[which], style, dashes, markers=(turn, len(SAMPLERS)))
+        draw_curve(axes, after[0], factor * after[which], style, dashes, markers=(turn, len(_STYLES)))
     axes.axhline(factor * run.before[which - 1], color=INK, linestyle=":", linewidth=1.2)
     axes.margins(y=0.1)
     axes.xaxis.set_major_locator(MaxNLocator(5))
@@ -81,8 +112,8 @@ def _history(axes: Axes, run: SwitchedRun, which: int, factor: float) -> None:
 
 
 def _milliseconds(axes: Axes, run: SwitchedRun) -> None:
-    times = {name: run.step_ms[name] for name in SAMPLERS if np.isfinite(run.step_ms.get(name, np.nan))}
-    colours = [SAMPLERS[name][0][0] for name in times]
+    times = {name: run.step_ms[name] for name in _STYLES if np.isfinite(run.step_ms.get(name, np.nan))}
+    colours = [_STYLES[name][0][0] for name in times]
     bars = axes.barh(list(times), list(times.values()), color=colours, edgecolor=INK, linewidth=0.6)
     axes.bar_label(
         bars, labels=[f"{time:,.{0 if time >= 10 else 1}f} ms" for time in times.values()], padding=3, fontsize=8
@@ -96,7 +127,7 @@ def _legend(figure: Figure, runs: Sequence[SwitchedRun], banded: bool) -> None:
     keys: list[Artist] = [key_line("before, trained with marginal samples", dashes="dotted")]
     if banded:
         keys.append(Patch(label="95 % interval of the error before", **_BAND))
-    for name, (style, dashes) in SAMPLERS.items():
+    for name, (style, dashes) in _STYLES.items():
         if any(name in run.after for run in runs):
             keys.append(key_line(f"then {name}", *style, dashes=dashes))
     columns = min(3, 1 + len(runs))

@@ -13,8 +13,17 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, NullLocator, StrMethodFormatter
 
 from tickgp.evaluation.plots import BLUE, GREEN, INK, ORANGE, new_figure, tidy
-from tickgp.experiments.figures.looks import key_line
+from tickgp.experiments.figures.looks import Pictures, key_line
+from tickgp.experiments.location_tables import is_learned
+from tickgp.experiments.plan import DATASETS, SWEPT, swept
+from tickgp.experiments.tables import MANY, Book
 
+CAPTIONS = {
+    "insensitivity": (
+        "Fixed and learned translation insensitivity",
+        "ELBO and NLL of small TICK-GPs against the lengthscale of their location kernel: a mark for each seed.",
+    ),
+}
 _LEARNED: dict[str, Any] = {"linestyle": "", "color": ORANGE, "markeredgecolor": INK, "markeredgewidth": 0.5}
 _MARKERS = "Ds^v"
 _ROWS = {"negative_elbo": "− ELBO\n(nats per training image)", "nll": "NLL of test images\n(nats per image)"}
@@ -40,6 +49,33 @@ class Sweep:
     fixed: Sequence[Fitted]
     learned: Mapping[str, Sequence[Fitted]]
     conv: Sequence[Fitted]
+
+
+def insensitivity(book: Book) -> Pictures:
+    sweeps = [sweep for name in SWEPT if (sweep := _sweep(book, name)) is not None]
+    return {"insensitivity": insensitivity_figure(sweeps)} if sweeps else {}
+
+
+def _sweep(book: Book, dataset: str) -> Sweep | None:
+    """The runs on one dataset; None if not all are there."""
+    fixed, learned, conv = list[Fitted](), dict[str, list[Fitted]](), list[Fitted]()
+    for title, cells in swept(dataset, book.scale).items():
+        results = [result for cell in cells if (result := book.run(cell.name)) is not None]
+        if len(results) < len(cells):
+            return None
+        if results[0]["learned"] is None:
+            conv += map(_fitted, results)
+        elif is_learned(results[0]):
+            learned[title] = [*map(_fitted, results)]
+        else:
+            fixed += map(_fitted, results)
+    return Sweep(DATASETS[dataset], fixed, learned, conv) if conv else None
+
+
+def _fitted(result: dict[str, Any]) -> Fitted:
+    lengthscale = np.inf if result["learned"] is None else result["learned"]["lengthscale"]
+    nll = result["metrics"]["test"][MANY]["test"]["nll"]
+    return Fitted(lengthscale, -result["elbo"] / result["train_images"], nll)
 
 
 def insensitivity_figure(sweeps: Sequence[Sweep]) -> Figure:

@@ -16,6 +16,8 @@ from matplotlib.ticker import FuncFormatter, NullFormatter
 
 from tickgp.evaluation.plots import BLUE, GREEN, GREY, INK, ORANGE, new_figure
 
+Pictures = dict[str, Figure]
+"""By the names of their files."""
 Dashes = Literal["solid", "dashed", "dashdot", "dotted"]
 CURVE_STYLES = ((BLUE, "o"), (ORANGE, "s"), (GREEN, "^"), ("#CC79A7", "D"), ("#56B4E9", "v"), (INK, "P"))
 """Colour and marker of the first, second, … curve: the markers tell them apart in grey print."""

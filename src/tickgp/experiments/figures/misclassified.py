@@ -12,10 +12,28 @@ from matplotlib.axes import Axes
 from matplotlib.container import BarContainer
 from matplotlib.figure import Figure
 
+from tickgp.data.contents import Split
 from tickgp.evaluation.plots import GREY, INK, new_figure, plain
 from tickgp.evaluation.plots_images import as_picture, show_picture
-from tickgp.experiments.figures.looks import class_colours, class_legend, empty_figure, hatch_true
+from tickgp.experiments.figures.looks import Pictures, class_colours, class_legend, empty_figure, hatch_true
+from tickgp.experiments.plan import KERNELS
+from tickgp.experiments.predictions import have_predictions, other_data, predictions_of
+from tickgp.experiments.results import Places
+from tickgp.experiments.run_cnn import load_cnn_data
+from tickgp.experiments.tables import MANY, Book
 
+CAPTIONS = {
+    "misclassified-mnist": (
+        "Misclassified images of MNIST",
+        "Drawn at random from those that all three models get wrong. The CNN is without dropout at test, and so surer "
+        "than the B-CNN of table 1. GPs: S = 100.",
+    ),
+    "misclassified-semeion": (
+        "Misclassified images of Semeion",
+        "Drawn at random from those that all three models get wrong, which were trained on MNIST. The CNN is without "
+        "dropout at test. GPs: S = 100.",
+    ),
+}
 MOST_ON_A_PAGE = 200
 _ABREAST = 10
 _CELL_WIDTH, _CELL_HEIGHT, _BARS_HEIGHT = 1.25, 2.3, 0.6
@@ -37,6 +55,39 @@ class Misclassified:
     def wrong(self) -> Int[np.ndarray, " wrong"]:
         """Which of the images are misclassified, in their order."""
         return np.flatnonzero(self.probabilities.argmax(axis=1) != self.labels)
+
+
+def misclassified(book: Book, places: Places) -> Pictures:
+    best = book.best_cnn("mnist")
+    if best is None or not have_predictions(book, places, [best, *(f"mnist/{kernel}" for kernel in KERNELS)]):
+        return {}
+    cell = book.cells[best]
+    data = load_cnn_data(cell, places.data_dir)
+    splits = {"test": data.test} | other_data(cell, data.train.images.shape[1:], places.data_dir)
+    pictures: Pictures = {}
+    for name, split in splits.items():
+        models = _models(book, best, name, split, data.class_names, places)
+        title = "mnist" if name == "test" else name
+        if len(models) == 3:
+            pictures[f"misclassified-{title}"] = few_misclassified(models)
+            pictures |= {
+                f"misclassified-{title}-all-{model.name}-{number}": page
+                for model in models
+                for number, page in enumerate(all_misclassified(model), start=1)
+            }
+    return pictures
+
+
+def _models(
+    book: Book, best: str, on: str, split: Split, class_names: tuple[str, ...], places: Places
+) -> list[Misclassified]:
+    """The CNN as it is, Conv and TICK; those whose predictions are there."""
+    runs = {"CNN": (best, "deterministic")}
+    runs |= {f"{title}-GP": (f"mnist/{kernel}", MANY) for kernel, title in KERNELS.items()}
+    found = {title: predictions_of(book, places, run, on, way, split.labels) for title, (run, way) in runs.items()}
+    return [
+        Misclassified(title, split.images, split.labels, p, class_names) for title, p in found.items() if p is not None
+    ]
 
 
 def few_misclassified(models: Sequence[Misclassified], number: int = 8, seed: int = 0) -> Figure:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from string import ascii_lowercase
 from types import MappingProxyType
+from typing import Any
 
+import jax
 import numpy as np
-from jaxtyping import Real
+from jaxtyping import Float, Int, Real
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
@@ -15,6 +17,75 @@ from matplotlib.figure import Figure, SubFigure
 
 from tickgp.evaluation.plots import DIVERGING, GREY, INK, new_figure
 from tickgp.evaluation.plots_images import show_picture
+from tickgp.experiments.cells import two_against_seven
+from tickgp.experiments.figures.invariance import invariance_figure, matching_patches
+from tickgp.experiments.figures.looks import Pictures
+from tickgp.experiments.patch_response import patch_response_deviations
+from tickgp.experiments.plan import KERNELS
+from tickgp.experiments.predictions import have_predictions, predictions_of
+from tickgp.experiments.results import Places
+from tickgp.experiments.tables import MANY, Book
+from tickgp.runs.folder import load_data
+from tickgp.runs.model_file import load_model
+
+CAPTIONS = {
+    "invariance": ("Why invariance is unrealistic", "A similar stroke in a 2 and in a 7, at different heights."),
+    "patch-response": (
+        "Samples of the patch response, 2 against 7",
+        "Five samples each, as deviations from the posterior mean; outlined where they are beyond a third of the "
+        "range. The response shares its scale with the weights, so shades can be compared within a model, not between "
+        "the two.",
+    ),
+}
+
+
+def patch_response(book: Book, places: Places) -> Pictures:
+    names = {kernel: two_against_seven(kernel, book.scale).name for kernel in KERNELS}
+    if not have_predictions(book, places, names.values()):
+        return {}
+    models = {kernel: load_model(places.folder(book.cells[name])) for kernel, name in names.items()}
+    test = load_data(models["tick"].config, places.data_dir).test
+    p = {kernel: predictions_of(book, places, name, "test", MANY, test.labels) for kernel, name in names.items()}
+    if p["conv"] is None or p["tick"] is None:
+        return {}
+    chosen, said = won_by_tick(p["conv"], p["tick"], test.labels)
+    samples = {
+        f"{title}-GP": patch_response_deviations(models[kernel].model, test.images[chosen], key=jax.random.key(0))
+        for kernel, title in KERNELS.items()
+    }
+    notes = {"Conv-GP": "the same response everywhere", "TICK-GP": _learned(book.run(names["tick"]))}
+    spread = "standard deviation over all samples and places"
+    notes = {name: f"{spread} {samples[name].std():.1f}\n{note}" for name, note in notes.items()}
+    two, seven = (test.images[test.labels == label][0, ..., 0] / 255.0 for label in (0, 1))
+    boxes = tuple((*corner, 5) for corner in matching_patches(two, seven, 5))
+    return {
+        "patch-response": patch_response_figure(test.images[chosen, ..., 0] / 255.0, samples, notes, said),
+        "invariance": invariance_figure(two, seven, boxes),  # type: ignore[arg-type]
+    }
+
+
+def won_by_tick(
+    conv: Float[np.ndarray, "N K"], tick: Float[np.ndarray, "N K"], labels: Int[np.ndarray, " N"]
+) -> tuple[Int[np.ndarray, " 2"], str]:
+    """Two images that Conv gets wrong and TICK right, those where TICK gains most, and a line that says so.
+
+    If fewer were won, others where it gains most fill up.
+    """
+    before, after = (p[np.arange(len(labels)), labels] for p in (conv, tick))
+    won = (before < 0.5) & (after > 0.5)
+    chosen = np.lexsort((before - after, ~won))[:2]
+    if won.sum() >= 2:
+        return chosen, f"2 of the {won.sum()} images that Conv gets wrong and TICK right, those where TICK gains most"
+    number = "No image is" if not won.any() else "Only the first image is"
+    return chosen, f"{number} one that Conv gets wrong and TICK right; the others are those where TICK gains most"
+
+
+def _learned(result: dict[str, Any] | None) -> str:
+    learned = result and result["learned"]
+    if not learned:
+        return ""
+    lengthscale, crossings = learned["lengthscale"], learned["zero_crossings"]
+    return f"location lengthscale {lengthscale:.1f} pixels, {crossings:.1f} zero crossings between outer patches"
 
 
 def patch_response_figure(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from jaxtyping import Real
@@ -16,12 +16,23 @@ from tickgp.evaluation.plots import INK, new_figure, tidy
 from tickgp.experiments.figures.looks import (
     CURVE_STYLES,
     KERNEL_DASHES,
+    Pictures,
     draw_curve,
     key_line,
     legend_above,
     scale_to,
 )
+from tickgp.experiments.plan import DEPTHS, KERNELS
+from tickgp.experiments.results import column_of, watched
+from tickgp.experiments.tables import Book
 
+CAPTIONS = {
+    "traces": (
+        "Error against steps on MNIST, one to three layers",
+        "Three layers start from two that are trained, and are drawn after these. The paper draws time; ours shared a "
+        "GPU with more or with fewer others, so that their times cannot be compared.",
+    ),
+}
 _DEPTHS = {1: "one layer", 2: "two layers", 3: "three layers"}
 
 
@@ -33,6 +44,25 @@ class Trace:
     depth: Literal[1, 2, 3]
     steps: Real[np.ndarray, " T"]
     error: Real[np.ndarray, " T"]
+
+
+def traces(book: Book) -> Pictures:
+    results = {kernel: {depth: book.run(f"mnist/deep-{kernel}-{depth}") for depth in DEPTHS} for kernel in KERNELS}
+    drawn = [trace for kernel, title in KERNELS.items() for trace in _traces(title, results[kernel])]
+    found = [result for some in results.values() for result in some.values() if result is not None]
+    return {"traces": traces_figure(drawn, watched(found))} if drawn else {}
+
+
+def _traces(title: Literal["Conv", "TICK"], results: dict[int, dict[str, Any] | None]) -> list[Trace]:
+    """By depth. Three layers start where two end; without those it is not known at which step."""
+    drawn = []
+    for depth, result in results.items():
+        first = results[2] if depth == 3 else None
+        if result is None or (depth == 3 and first is None):
+            continue
+        before = 0.0 if first is None else column_of(first, "step")[-1]
+        drawn.append(Trace(title, depth, before + column_of(result, "step"), column_of(result, "top1_error")))  # type: ignore[arg-type]
+    return drawn
 
 
 def traces_figure(traces: Sequence[Trace], watched: str = "all") -> Figure:
