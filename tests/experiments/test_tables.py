@@ -12,13 +12,13 @@ from experiments.tiny import write
 from tickgp.experiments import paper_numbers
 from tickgp.experiments.cells import CnnConfig
 from tickgp.experiments.draw import note_drawn
+from tickgp.experiments.included_tables import strangers_table
 from tickgp.experiments.location_tables import insensitivity_table, learned_locations, two_against_seven_table
 from tickgp.experiments.page import results_page
 from tickgp.experiments.plan import EXPERIMENTS, SWEPT, cells_of, swept
 from tickgp.experiments.results import is_done, settings_of, thinned
 from tickgp.experiments.run_gp import learned_location
 from tickgp.experiments.side_tables import (
-    about_cnns,
     calibration_table,
     catching_up_table,
     cnn_seeds_table,
@@ -26,10 +26,9 @@ from tickgp.experiments.side_tables import (
     sampler_table,
     seeds_table,
     step_ms,
-    strangers_table,
     training_table,
 )
-from tickgp.experiments.tables import Book, table1, table2, table3
+from tickgp.experiments.tables import Book, about_cnns, table1, table2, table3
 from tickgp.runs.model_file import load_model
 from tickgp.training.tensors import FORMAT
 
@@ -53,6 +52,11 @@ def scores(error: float, nll: float) -> dict:
         "ece": 0.01,
     }
     return {"test": test, "interval": {name: [0.9 * value, 1.1 * value] for name, value in test.items()}}
+
+
+def rows(section: str) -> list[str]:
+    """Of its tables, with their heads."""
+    return [line for line in section.splitlines() if line.startswith("|")]
 
 
 def tick_metrics() -> dict:
@@ -86,7 +90,7 @@ def test_without_runs_only_the_papers_numbers_stand_there(tmp_path):
 def test_our_number_stands_beside_the_papers(tmp_path):
     write(tmp_path, "mnist/tick", {"metrics": tick_metrics(), **MADE})
     book = Book(tmp_path, "paper")
-    row, below = table1(book).splitlines()[2:4]
+    row, below = rows(table1(book))[2:4]
     assert row.startswith("| top-1 error (%) | [2.31] | [1.70] | 1.06 <sub>0.95–1.17</sub> [0.83] | [0.91] |")
     assert below.startswith("| … S = 100 |  |  | 0.98 <sub>0.88–1.08</sub> |  |")
     assert "| − ELBO (×10³) |  |  | 5.000 |  |  |  |  |" in table1(book)
@@ -149,7 +153,7 @@ def test_seeds_show_their_spread_once_there_are_two(tmp_path):
         result = {"100": scores(error, 0.05), "5": scores(0.5, 0.5)}
         other = {"100": scores(10 * error, 0.5), "5": scores(0.5, 0.5)}
         write(tmp_path, name, {"metrics": {"test": result, "semeion": other}, "elbo": -5000.0})
-        tables.append(seeds_table(Book(tmp_path, "paper")).splitlines())
+        tables.append(rows(seeds_table(Book(tmp_path, "paper"))))
     assert tables[0] == []
     assert "| Conv | 1.50 ± 0.71 <sub>1.00, 2.00</sub> |" in tables[1][2]
     assert tables[2][2] == (
@@ -171,7 +175,7 @@ def test_two_against_seven_needs_both(tmp_path):
     for name in ("mnist-2-7/conv", "mnist-2-7/tick"):
         assert two_against_seven_table(Book(tmp_path, "paper")) == ""
         write(tmp_path, name, {"metrics": tick_metrics(), "elbo": -134.26})
-    lines = two_against_seven_table(Book(tmp_path, "paper")).splitlines()
+    lines = rows(two_against_seven_table(Book(tmp_path, "paper")))
     assert lines[3].startswith("| TICK | 0.98 <sub>0.88–1.08</sub> | 0.034")
     assert lines[3].endswith("| 134.3 |")
 
@@ -203,7 +207,7 @@ def test_fixed_and_learned_lengthscales_stand_side_by_side(tmp_path):
     """NLL 0.3 and 0.32: a mean of 0.31, a deviation of 0.02 / √2."""
     assert insensitivity_table(Book(tmp_path, "paper")) == ""
     write_swept(tmp_path)
-    lines = insensitivity_table(Book(tmp_path, "smoke")).splitlines()
+    lines = rows(insensitivity_table(Book(tmp_path, "smoke")))
     assert [line.split("|")[1].strip() for line in lines if line.startswith("| TICK, learned")] == [
         "TICK, learned from 3",
         "TICK, learned from 16",
@@ -216,7 +220,7 @@ def test_fixed_and_learned_lengthscales_stand_side_by_side(tmp_path):
     assert lines[2].startswith("| TICK, fixed at 1 |  | 1.000")
     assert learned_locations(Book(tmp_path, "smoke")) == "", "these are not runs of the paper's tables"
     (tmp_path / "smoke/mnist-5000/conv.json").unlink()
-    assert insensitivity_table(Book(tmp_path, "smoke")).startswith("| grey CIFAR-10 |")
+    assert rows(insensitivity_table(Book(tmp_path, "smoke")))[0].startswith("| grey CIFAR-10 |")
 
 
 def test_the_page_says_how_long_each_machine_has_trained(tmp_path):
@@ -302,7 +306,7 @@ def curve(*lines: tuple[int, float, float]) -> dict:
 
 def rows_of(book: Book) -> dict[str, str]:
     """What stands beside each title of the table."""
-    return {row.split(" | ")[0].strip("| "): row for row in catching_up_table(book).splitlines()[2:]}
+    return {row.split(" | ")[0].strip("| "): row for row in rows(catching_up_table(book))[2:]}
 
 
 def test_the_step_at_which_cnns_catch_up_with_the_papers(tmp_path):
@@ -315,18 +319,18 @@ def test_the_step_at_which_cnns_catch_up_with_the_papers(tmp_path):
     }
     empty = rows_of(Book(tmp_path, "paper"))
     assert empty["MNIST, table 1"] == "| MNIST, table 1 | 0 | [0.91] | [0.035] |"
-    rows = []
+    found = []
     for name, content in seeds.items():
         write(tmp_path, name, {"metrics": {"test": {}, "semeion": {}}, **content})
-        rows.append(rows_of(Book(tmp_path, "paper"))["MNIST, table 1"])
-    assert rows == [
+        found.append(rows_of(Book(tmp_path, "paper"))["MNIST, table 1"])
+    assert found == [
         "| MNIST, table 1 | 1 | 20 [0.91] | 20 [0.035] |",
         "| MNIST, table 1 | 2 | 25 <sub>20–30</sub> [0.91] | 25 <sub>20–30</sub> [0.035] |",
         "| MNIST, table 1 | 3 | 30 <sub>20–1,500</sub> [0.91] | 30 <sub>20–never</sub> [0.035] |",
     ]
-    found = rows_of(Book(tmp_path, "paper"))
-    assert found["MNIST, 2 convolutions"].startswith("| MNIST, 2 convolutions | 3 | 20 <sub>20–1,500</sub> [1.04] |")
-    assert found["MNIST, 1 convolution"] == "| MNIST, 1 convolution | 0 | [1.93] | [0.07] |"
+    table = rows_of(Book(tmp_path, "paper"))
+    assert table["MNIST, 2 convolutions"].startswith("| MNIST, 2 convolutions | 3 | 20 <sub>20–1,500</sub> [1.04] |")
+    assert table["MNIST, 1 convolution"] == "| MNIST, 1 convolution | 0 | [1.93] | [0.07] |"
     assert catching_up_table(Book(tmp_path, "fast")) == ""
 
 
@@ -420,7 +424,7 @@ def test_images_of_another_kind(tmp_path):
     }.items():
         content = {"hand_over": handed, **({"auroc": auroc} if auroc else {})}
         (tmp_path / "included" / f"{name}.json").write_text(json.dumps(content))
-    mnist, semeion = strangers_table(book).splitlines()[2:]
+    mnist, semeion = rows(strangers_table(book))[2:]
     assert mnist == "| MNIST | 94.51 | 89.49 |  |  |  |  |  |"
     assert semeion == "| Semeion | 94.51 | 89.49 |  | 0.500 | 0.250 | 0.900 | 1.000 |"
     assert strangers_table(Book(tmp_path, "smoke")) == ""

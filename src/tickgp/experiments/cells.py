@@ -83,31 +83,17 @@ def pretrained(scale: Scale) -> Cell:
     """The small TICK-GP for MNIST that comes with the library; a tenth of the images chooses when it hands over."""
     config = _shallow("mnist", "tick", scale)
     number = config.model.num_inducing if scale == "smoke" else 350
-    return Cell(
-        PRETRAINED,
-        scale,
-        replace(
-            config,
-            data=replace(config.data, validation_share=0.1),
-            model=replace(config.model, num_inducing=number),
-        ),
-        also_on=("semeion",),
-    )
+    data, model = replace(config.data, validation_share=0.1), replace(config.model, num_inducing=number)
+    return Cell(PRETRAINED, scale, replace(config, data=data, model=model), also_on=("semeion",))
 
 
-def two_against_seven(model: ModelName, scale: Scale) -> Cell:
+def two_against_seven(kernel: Kernel, scale: Scale) -> Cell:
     """MNIST's 2 against 7 with a squared-exponential location kernel: the figure of patch responses."""
-    config = _shallow("mnist", model, scale)
-    location: dict[str, Any] = {"location": "se"} if model == "tick" else {}
-    return Cell(
-        f"mnist-2-7/{model}",
-        scale,
-        replace(
-            config,
-            data=replace(config.data, classes=("2", "7")),
-            model=replace(config.model, likelihood="bernoulli", **location),
-        ),
-    )
+    config = _shallow("mnist", kernel, scale)
+    location: dict[str, Any] = {"location": "se"} if kernel == "tick" else {}
+    data = replace(config.data, classes=("2", "7"))
+    model = replace(config.model, likelihood="bernoulli", **location)
+    return Cell(f"mnist-2-7/{kernel}", scale, replace(config, data=data, model=model))
 
 
 def insensitivity(

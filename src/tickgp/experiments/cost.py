@@ -7,13 +7,17 @@ from typing import Any
 
 from tickgp.experiments.plan import EXPERIMENTS
 from tickgp.experiments.results import is_outdated
-from tickgp.experiments.tables import Book, markdown
+from tickgp.experiments.tables import Book, markdown, section
 from tickgp.training.config import Config
 
 EARLIER = (
     " Numbers with a † are of GPs that an earlier version of the library made ({} of {}), which learned variances and "
     "lengthscales on another scale ([docs/experiments.md](docs/experiments.md#variances-and-lengthscales))."
 )
+
+_COST = """Minutes of training, of GPs also of their start and tests; runs that shared a GPU are counted in full. The
+paper trained its models of one layer on a GeForce GTX 1070 "until they converge", and its experiment with joint samples
+took roughly 10 days."""
 
 
 def progress(book: Book) -> str:
@@ -38,7 +42,7 @@ def cost_table(book: Book) -> str:
         for is_gp, kind in ((True, "GPs"), (False, "CNNs")):
             some = [name for name in new if isinstance(book.cells[name].settings, Config) == is_gp]
             rows += [[f"{kind}: {experiment.about}", *cost] for cost in _costs(book, some)]
-    return markdown(["", "runs", "minutes", "machine"], rows) if rows else ""
+    return section("Cost", markdown(["", "runs", "minutes", "machine"], rows), _COST)
 
 
 def _costs(book: Book, names: list[str]) -> list[list[str]]:

@@ -14,8 +14,8 @@ from matplotlib.ticker import FixedLocator, NullLocator, StrMethodFormatter
 
 from tickgp.evaluation.plots import BLUE, GREEN, INK, ORANGE, new_figure, tidy
 from tickgp.experiments.figures.looks import Pictures, key_line
-from tickgp.experiments.location_tables import is_learned
-from tickgp.experiments.plan import DATASETS, SWEPT, swept
+from tickgp.experiments.location_tables import is_learned, swept_runs
+from tickgp.experiments.plan import DATASETS, SWEPT
 from tickgp.experiments.tables import MANY, Book
 
 CAPTIONS = {
@@ -52,24 +52,21 @@ class Sweep:
 
 
 def insensitivity(book: Book) -> Pictures:
-    sweeps = [sweep for name in SWEPT if (sweep := _sweep(book, name)) is not None]
+    found = {dataset: swept_runs(book, dataset) for dataset in SWEPT}
+    sweeps = [_sweep(DATASETS[dataset], runs) for dataset, runs in found.items() if runs]
     return {"insensitivity": insensitivity_figure(sweeps)} if sweeps else {}
 
 
-def _sweep(book: Book, dataset: str) -> Sweep | None:
-    """The runs on one dataset; None if not all are there."""
+def _sweep(dataset: str, runs: dict[str, list[dict[str, Any]]]) -> Sweep:
     fixed, learned, conv = list[Fitted](), dict[str, list[Fitted]](), list[Fitted]()
-    for title, cells in swept(dataset, book.scale).items():
-        results = [result for cell in cells if (result := book.run(cell.name)) is not None]
-        if len(results) < len(cells):
-            return None
+    for title, results in runs.items():
         if results[0]["learned"] is None:
             conv += map(_fitted, results)
         elif is_learned(results[0]):
             learned[title] = [*map(_fitted, results)]
         else:
             fixed += map(_fitted, results)
-    return Sweep(DATASETS[dataset], fixed, learned, conv) if conv else None
+    return Sweep(dataset, fixed, learned, conv)
 
 
 def _fitted(result: dict[str, Any]) -> Fitted:
