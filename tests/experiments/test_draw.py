@@ -9,10 +9,11 @@ from experiments.tiny import write as write_at
 from tickgp.evaluation.metrics import nll
 from tickgp.experiments.draw import draw
 from tickgp.experiments.figures.insensitivity import insensitivity
+from tickgp.experiments.figures.kept import predictions_of
 from tickgp.experiments.figures.patch_response import won_by_tick
 from tickgp.experiments.figures.traces import traces
 from tickgp.experiments.plan import EXPERIMENTS, SWEPT, swept
-from tickgp.experiments.predictions import predictions_of, save_predictions
+from tickgp.experiments.predictions import save_predictions
 from tickgp.experiments.results import Places, result_path
 from tickgp.experiments.tables import Book
 

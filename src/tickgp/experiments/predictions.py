@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 
 from tickgp.data.contents import Split
 from tickgp.data.dataset import load_dataset
-from tickgp.evaluation.metrics import nll
 from tickgp.experiments.cells import Cell
-from tickgp.experiments.results import Places
-from tickgp.experiments.tables import Book
 from tickgp.training.tensors import read_arrays, save_tree
 
 NAME = "predictions.safetensors"
@@ -33,19 +30,3 @@ def read_predictions(folder: Path) -> dict[str, np.ndarray] | None:
     """What `save_predictions` left there; None if the run was made elsewhere or is not finished."""
     path = folder / NAME
     return {name: p.astype(float) for name, p in read_arrays(path)[0].items()} if path.is_file() else None
-
-
-def have_predictions(book: Book, places: Places, names: Iterable[str]) -> bool:
-    """Whether these runs have results and have left predictions, which a `git clone` lacks."""
-    return all(book.run(name) and read_predictions(places.folder(book.cells[name])) for name in names)
-
-
-def predictions_of(book: Book, places: Places, name: str, on: str, way: str, labels: np.ndarray) -> np.ndarray | None:
-    """The probabilities that a run left in its folder; None if they are not those that its result was made from."""
-    result = book.run(name)
-    found = None if result is None else read_predictions(places.folder(book.cells[name]))
-    if result is None or found is None:
-        return None
-    p = found[f"{on}/{way}"]
-    same = len(p) == len(labels) and np.isclose(nll(p, labels), result["metrics"][on][way]["test"]["nll"], rtol=1e-4)
-    return p if same else None
