@@ -167,12 +167,11 @@ def info(run: Model, /, json: Json = False) -> None:
     from tickgp.runs.model_file import load_model
 
     trained, console = load_model(run), open_console(json)
-    facts = [(fact.topic, fact.text) for fact in describe(trained.model, rows=trained.takes_rows)]
-    facts.append(("Hand-over", promise(trained.rule())))
+    facts = describe(trained.model, rows=trained.takes_rows) | {"Hand-over": promise(trained.rule())}
     if json:
-        print(json_module.dumps(dict(facts)))
+        print(json_module.dumps(facts))
         return
-    for topic, text in facts:
+    for topic, text in facts.items():
         console.print(Text.assemble((topic, "bold"), f": {text}"))
 
 
