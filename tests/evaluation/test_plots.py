@@ -8,6 +8,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_hex
 
 from tickgp.evaluation import plots, plots_images, plots_model
+from tickgp.evaluation.handover import Rule
 from tickgp.evaluation.promise import Threshold
 from tickgp.gp.inducing import InducingPatches
 from tickgp.gp.kernels import SquaredExponential
@@ -65,8 +66,8 @@ def test_reliability_diagram(outcome):
 def test_handover_curve_marks_the_threshold(outcome):
     p, labels = outcome
     confidence, wrong = p.max(axis=1), p.argmax(axis=1) != labels
-    threshold = Threshold(0.6, 0.3, 0.95, 0.7, 100, 2, 0.19)
-    axes = plots.handover_curve(p, labels, np.zeros(len(p)), threshold).axes[0]
+    rule = Rule(threshold=Threshold(0.6, 0.3, 0.95, 0.7, 100, 2, 0.19))
+    axes = plots.handover_curve(p, labels, np.zeros(len(p)), rule).axes[0]
     mark = axes.lines[-1]
     assert mark.get_xdata()[0] == np.mean(confidence < 0.6)
     assert mark.get_ydata()[0] == wrong[confidence >= 0.6].mean()
@@ -81,7 +82,7 @@ def test_handover_curve_marks_the_threshold(outcome):
 
 def test_handover_curve_without_threshold_or_errors():
     p = np.tile([0.7, 0.3], (5, 1))
-    axes = plots.handover_curve(p, np.zeros(5, int), np.zeros(5), None).axes[0]
+    axes = plots.handover_curve(p, np.zeros(5, int), np.zeros(5), Rule()).axes[0]
     assert len(axes.lines) == 1
     assert axes.get_ylim()[0] < 0 < axes.get_ylim()[1]
 
@@ -89,16 +90,16 @@ def test_handover_curve_without_threshold_or_errors():
 def test_the_mark_counts_unusual_images(outcome):
     p, labels = outcome
     distance, wrong = np.arange(len(p)) % 10.0, p.argmax(axis=1) != labels
-    threshold = Threshold(0.0, 0.3, 0.95, 0.9, 100, 2, 0.19, max_distance=8.0)
-    mark = plots.handover_curve(p, labels, distance, threshold).axes[0].lines[-1]
+    rule = Rule(8.0, Threshold(0.0, 0.3, 0.95, 0.9, 100, 2, 0.19))
+    mark = plots.handover_curve(p, labels, distance, rule).axes[0].lines[-1]
     assert mark.get_xdata()[0] == np.mean(distance == 9)
     assert mark.get_ydata()[0] == wrong[distance < 9].mean()
 
 
 def test_a_threshold_that_keeps_nothing_has_no_mark():
     p = np.tile([0.7, 0.3], (5, 1))
-    threshold = Threshold(0.9, 0.1, 0.95, 0.1, 100, 0, 0.09)
-    axes = plots.handover_curve(p, np.zeros(5, int), np.zeros(5), threshold).axes[0]
+    rule = Rule(threshold=Threshold(0.9, 0.1, 0.95, 0.1, 100, 0, 0.09))
+    axes = plots.handover_curve(p, np.zeros(5, int), np.zeros(5), rule).axes[0]
     assert len(axes.lines) == 3
     assert axes.get_xlim()[1] >= 1
 

@@ -20,8 +20,6 @@ from tickgp.cli.tables import (
     handed_over,
     metrics_table,
     open_console,
-    promise,
-    promise_as_json,
     say,
     strangeness_table,
 )
@@ -123,7 +121,7 @@ def predict(
     if (note := other_sizes(trained, files)) is not None:
         say(console, note)
     if json:
-        shown = {"images": [asdict(answer) for answer in answers], "hand_over": promise_as_json(rule)}
+        shown = {"images": [asdict(answer) for answer in answers], "hand_over": rule.as_json()}
         print(json_module.dumps(shown))
         return
     if csv:
@@ -131,7 +129,8 @@ def predict(
     else:
         console.print(answers_table(answers, promised=rule.threshold is not None))
     if not csv or rule.threshold is None:
-        say(console, promise(rule, answers))
+        person = sum(answer.hand_over for answer in answers)
+        say(console, f"For a person: {person} of {len(answers)}. {rule}")
 
 
 def compare(
@@ -167,7 +166,7 @@ def info(run: Model, /, json: Json = False) -> None:
     from tickgp.runs.model_file import load_model
 
     trained, console = load_model(run), open_console(json)
-    facts = describe(trained.model, rows=trained.takes_rows) | {"Hand-over": promise(trained.rule())}
+    facts = describe(trained.model, rows=trained.takes_rows) | {"Hand-over": str(trained.rule())}
     if json:
         print(json_module.dumps(facts))
         return

@@ -15,7 +15,7 @@ from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from tickgp.evaluation.handover import hand_over, share_and_error
+from tickgp.evaluation.handover import Rule, share_and_error
 from tickgp.evaluation.metrics import BINS, calibration_error, reliability, risk_coverage
 from tickgp.evaluation.promise import Threshold, share_interval
 
@@ -56,7 +56,7 @@ def handover_curve(
     probabilities: Float[np.ndarray, "N K"],
     labels: Int[np.ndarray, " N"],
     distance: Float[np.ndarray, " N"],
-    threshold: Threshold | None,
+    rule: Rule,
 ) -> Figure:
     """Error of the images kept against the share handed over, the least confident first; the threshold is marked.
 
@@ -69,9 +69,9 @@ def handover_curve(
     axes.set(xlabel="share of images handed over to a person", ylabel="error of the images kept")
     axes.set_xlim(0, float(np.clip(1.5 * (1 - curve.coverage[curve.risk > 0].min(initial=1)), 0.1, 1)))
     _room(axes, max(1.15 * curve.risk.max(), 0.01))
-    if threshold is not None:
-        asked = hand_over(probabilities.max(axis=1), distance, threshold)
-        _mark(axes, threshold, *share_and_error(asked, probabilities.argmax(axis=1) == labels))
+    if rule.threshold is not None:
+        asked = rule.hand_over(probabilities.max(axis=1), distance)
+        _mark(axes, rule.threshold, *share_and_error(asked, probabilities.argmax(axis=1) == labels))
     _percent_axis(axes.xaxis)
     _percent_axis(axes.yaxis)
     _headed(axes, "Error of the images kept")

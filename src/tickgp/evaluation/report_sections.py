@@ -67,7 +67,7 @@ def headline(contents: ReportContents) -> str:
     found = [
         findings.mistakes(contents.metrics, outcome.labels),
         findings.calibration(outcome.confidence, outcome.right),
-        findings.handing_over(contents.rule, contents.rule_source),
+        findings.handing_over(contents.rule),
     ]
     return f'<div class="findings">\n{"".join(map(_finding, found))}</div>'
 
@@ -112,7 +112,7 @@ def _reliability(outcome: _Outcome) -> Section:
 
 def _hand_over(contents: ReportContents, outcome: _Outcome) -> Section:
     rule = contents.rule
-    figure = plots.handover_curve(outcome.probabilities, outcome.labels, outcome.distance, rule.threshold)
+    figure = plots.handover_curve(outcome.probabilities, outcome.labels, outcome.distance, rule)
     body = paragraph(
         "The images it is least sure of go to a person first. The curve says how many of the others are labelled "
         "wrongly: it should fall fast."
