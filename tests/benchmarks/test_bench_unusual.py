@@ -186,7 +186,7 @@ def test_what_is_counted():
 def test_a_deep_model_has_shares_for_each_layer(run, data_dir, kinds):
     """In each layer as far as the furthest of its own test images, which are its held-out ones."""
     some = {name: kinds[name] for name in ("MNIST", "dark on light")}
-    found, trained = measure(run, some, None)["kinds"], load_model(run)
+    found, trained = measure(run, some, data_dir)["kinds"], load_model(run)
     own = load_dataset("mnist", data_dir=data_dir).test.images
     limits = [distance.max() for distance in layer_distances(trained, own)]
     assert len(limits) == 2
