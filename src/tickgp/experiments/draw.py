@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from tickgp.data.contents import Split
-from tickgp.evaluation.metrics import nll
+from tickgp.evaluation.metrics import Outcomes
 from tickgp.experiments.cells import Kernel, Scale, two_against_seven
 from tickgp.experiments.drawn import figures_folder, note_drawn
 from tickgp.experiments.figures.dropout import Curve, dropout_figure
@@ -187,7 +187,8 @@ def predictions(book: Book, places: Places, name: str, on: str, way: str, labels
     if result is None or found is None:
         return None
     p = found[f"{on}/{way}"]
-    same = len(p) == len(labels) and np.isclose(nll(p, labels), result["metrics"][on][way]["test"]["nll"], rtol=1e-4)
+    then = result["metrics"][on][way]["test"]["nll"]
+    same = len(p) == len(labels) and np.isclose(Outcomes.of(p, labels).nll(), then, rtol=1e-4)
     return p if same else None
 
 
