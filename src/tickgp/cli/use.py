@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import csv
 import json as json_module
-import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from rich.text import Text
 from tyro.conf import Positional, arg
@@ -25,9 +23,6 @@ from tickgp.cli.tables import (
 )
 from tickgp.errors import UsageError
 from tickgp.training.config import DataConfig
-
-if TYPE_CHECKING:
-    from tickgp.runs.predict import Answer
 
 Run = Positional[Annotated[Path, arg(metavar="RUN", help="Folder of a finished run.")]]
 Model = Positional[
@@ -103,7 +98,7 @@ def predict(
     """What images show, how sure the model is, and whether to hand them over to a person."""
     if csv and json:
         raise UsageError("both --csv and --json were given; choose one")
-    from tickgp.runs.predict import find_pictures, other_sizes, predict_files
+    from tickgp.runs.predict import as_csv, find_pictures, other_sizes, predict_files
 
     files = find_pictures(images)
     _compute_like(run, device)
@@ -125,7 +120,7 @@ def predict(
         print(json_module.dumps(shown))
         return
     if csv:
-        _print_csv(answers, trained.class_names)
+        print(as_csv(answers), end="")
     else:
         console.print(answers_table(answers, promised=rule.threshold is not None))
     if not csv or rule.threshold is None:
@@ -210,13 +205,3 @@ def _compute_like(run: Path, device: Device) -> None:
     from tickgp.runs.model_file import load_config
 
     set_up(device, float64=load_config(run).model.float64)
-
-
-def _print_csv(answers: list[Answer], class_names: tuple[str, ...]) -> None:
-    from tickgp.gp.predict import DOUBTS
-
-    names = ("file", "label", "probability", *DOUBTS, "unusual", "hand_over")
-    writer = csv.writer(sys.stdout, lineterminator="\n")
-    writer.writerow([*names, *(f"p({name})" for name in class_names)])
-    for answer in answers:
-        writer.writerow([*(getattr(answer, name) for name in names), *answer.probabilities.values()])
