@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -21,8 +21,7 @@ from tickgp.data.catalogue import DIGITS
 from tickgp.data.contents import Split
 from tickgp.data.dataset import load_dataset
 from tickgp.data.pixels import pad
-from tickgp.evaluation.handover import hand_over, is_unusual
-from tickgp.evaluation.promise import Threshold
+from tickgp.evaluation.handover import Rule
 from tickgp.gp.batches import in_batches
 from tickgp.gp.memory import fitting_batch
 from tickgp.runs.folder import load_own
@@ -149,12 +148,13 @@ def measure(
     trained = load_model(run)
     if (trained.image_shape, trained.class_names) != ((SIDE, SIDE, 1), DIGITS):
         raise ValueError(f"{run} is no model of digits of {SIDE}×{SIDE} pixels; give a run on mnist, or mnist-tick")
-    threshold = trained.threshold()
-    limits = _layer_limits(run, trained, data_dir)
-    found = {"model": _identity(run, trained), "threshold": asdict(threshold), "kinds": dict[str, Any]()}
+    if (rule := trained.rule()).threshold is None:
+        raise ValueError(f"{run} decides nothing alone: {rule.reason}")
+    by_layer = _layer_rules(run, trained, data_dir)
+    found = {"model": _identity(run, trained), "threshold": rule.as_json(), "kinds": dict[str, Any]()}
     for name, kind in kinds.items():
         say(f"{run}: {name}")
-        found["kinds"][name] = {**judge(trained, threshold, kind), **_by_layer(trained, limits, kind)}
+        found["kinds"][name] = {**judge(trained, rule, kind), **_by_layer(trained, by_layer, kind)}
     return found
 
 
@@ -170,14 +170,14 @@ def _identity(run: Path, trained: TrainedModel) -> dict[str, Any]:
     }
 
 
-def judge(trained: TrainedModel, threshold: Threshold, kind: Kind) -> dict[str, Any]:
+def judge(trained: TrainedModel, rule: Rule, kind: Kind) -> dict[str, Any]:
     """Of how many images which share is unusual, which is for a person, and how much of the rest is wrong."""
     prediction = trained.predict(kind.images)
     p, distance = np.asarray(prediction.probabilities, float), np.asarray(prediction.distance, float)
-    decided = ~hand_over(p.max(axis=1), distance, threshold)
+    decided = ~rule.hand_over(p.max(axis=1), distance)
     found = {
         "images": len(p),
-        "unusual": float(is_unusual(distance, threshold.max_distance).mean()),
+        "unusual": float(rule.unusual(distance).mean()),
         "handed_over": float((~decided).mean()),
         "decided": int(decided.sum()),
     }
@@ -190,13 +190,13 @@ def _wrong(true: np.ndarray, said: np.ndarray) -> dict[str, Any]:
     return {"wrong": pairs.total(), "mistakes": dict(pairs.most_common(3))}
 
 
-def _layer_limits(run: Path, trained: TrainedModel, data_dir: Path | None) -> list[float]:
-    """For each layer of a deep model, the distance beyond which the usual share of held-out images lies in it alone."""
+def _layer_rules(run: Path, trained: TrainedModel, data_dir: Path | None) -> list[Rule]:
+    """For each layer of a deep model, the rule by which the usual share of held-out images is unusual in it alone."""
     if len(trained.model.layers) == 1 or trained.held_out is None or trained.config.data.dataset == ARRAYS:
         return []
     images = load_own(run, trained.config, data_dir).held_out.images
     alone = [replace(trained.held_out, distance=distance) for distance in layer_distances(trained, images)]
-    return [held_out.max_distance(trained.config.max_unusual) for held_out in alone]
+    return [Rule(held_out.max_distance(trained.config.max_unusual)) for held_out in alone]
 
 
 def layer_distances(trained: TrainedModel, images: np.ndarray) -> list[Float[np.ndarray, " N"]]:
@@ -207,12 +207,12 @@ def layer_distances(trained: TrainedModel, images: np.ndarray) -> list[Float[np.
     return [cloud.distance(np.asarray(a, float)) for cloud, a in zip(familiarity.clouds, features, strict=True)]
 
 
-def _by_layer(trained: TrainedModel, limits: list[float], kind: Kind) -> dict[str, list[float]]:
-    """The share that is unusual in each layer alone, where there are limits for these."""
-    if not limits:
+def _by_layer(trained: TrainedModel, rules: list[Rule], kind: Kind) -> dict[str, list[float]]:
+    """The share that is unusual in each layer alone, where there are rules for these."""
+    if not rules:
         return {}
-    layers = zip(layer_distances(trained, kind.images), limits, strict=True)
-    return {"unusual_by_layer": [float(is_unusual(distance, limit).mean()) for distance, limit in layers]}
+    layers = zip(layer_distances(trained, kind.images), rules, strict=True)
+    return {"unusual_by_layer": [float(rule.unusual(distance).mean()) for distance, rule in layers]}
 
 
 def terminal(title: str, found: dict[str, Any]) -> Table:

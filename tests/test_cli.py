@@ -144,10 +144,12 @@ def test_predict_for_a_person_and_for_machines(tickgp, run, image):
     assert (threshold["max_error"], threshold["level"]) == (0.5, 0.95)
     _, out, _ = tickgp("predict", run, image.parent, "--csv")
     (row,) = csv.DictReader(out.splitlines())
-    assert row["file"] == str(image)
+    assert (row["image"], row["predicted"]) == (str(image), answer["label"])
     assert float(row["probability"]) == pytest.approx(answer["probability"])
     assert row["hand_over"] == str(answer["hand_over"])
-    assert {name: float(row[f"p({name})"]) for name in answer["probabilities"]} == answer["probabilities"]
+    assert {name: np.float32(row[f"p({name})"]) for name in answer["probabilities"]} == answer["probabilities"]
+    with (run / "predictions.csv").open(newline="") as file:
+        assert ["image", "true", *[*row][1:]] == next(csv.reader(file))
     _, out, _ = tickgp("predict", run, image)
     assert str(image) in out  # in a pipe a line is as long as need be
     assert f"{100 * answer['probability']:.2f} %" in out

@@ -258,7 +258,7 @@ def test_hands_over_what_it_is_not_sure_of() -> None:
     p, distance = np.asarray(prediction.probabilities).max(axis=1), np.asarray(prediction.distance)
     unusual = distance >= held_out.distance.max()
     assert p[~person].min() > p[person & ~unusual].max(initial=0)
-    np.testing.assert_array_equal(person, (p < held_out.threshold(0.1, 0.95).threshold) | unusual)
+    np.testing.assert_array_equal(person, (p < held_out.rule(0.1, 0.95).threshold.threshold) | unusual)
     assert model.hand_over(np.indices(images.shape).sum(axis=0) % 2.0).all()
     np.testing.assert_array_equal(model.hand_over(images, max_error=0.1), person)
     with pytest.raises(ValueError, match="the 39 of 40 held-out images that are not unusual cannot show"):

@@ -17,7 +17,7 @@ from sklearn.datasets import load_digits
 from benchmarks.unusual import BOXES, FONTS, Kind, judge, layer_distances, make_kinds, markdown, measure, printed
 from tickgp.data.dataset import load_dataset
 from tickgp.evaluation.familiarity import Familiarity
-from tickgp.evaluation.handover import HeldOut
+from tickgp.evaluation.handover import HeldOut, Rule
 from tickgp.evaluation.promise import Threshold
 from tickgp.gp.predict import Prediction
 from tickgp.runs.model_file import TrainedModel, load_model, save_model
@@ -174,19 +174,19 @@ def test_what_is_counted():
     p = np.tile(((1 - confidence) / 9)[:, None], (1, 10))
     p[np.arange(7), said] = confidence
     sayer = Sayer(Prediction(jax.numpy.asarray(p), jax.numpy.zeros(7), jax.numpy.zeros(7), jax.numpy.asarray(distance)))
-    threshold = Threshold(0.75, 0.01, 0.95, 1.0, 400, 0, 0.01, max_distance=1.5)
+    rule = Rule(1.5, Threshold(0.75, 0.01, 0.95, 1.0, 400, 0, 0.01))
     images = np.zeros((7, N, N, 1), np.uint8)
     found = {"images": 7, "unusual": 2 / 7, "handed_over": 3 / 7, "decided": 4}
-    assert judge(sayer, threshold, Kind(images)) == pytest.approx(found)
+    assert judge(sayer, rule, Kind(images)) == pytest.approx(found)
     digits = np.array([0, 0, 0, 4, 5, 6, 9])
-    wrong = judge(sayer, threshold, Kind(images, digits))
+    wrong = judge(sayer, rule, Kind(images, digits))
     assert wrong == {**found, "wrong": 1, "mistakes": {"9 as 6": 1}}
 
 
 def test_a_deep_model_has_shares_for_each_layer(run, data_dir, kinds):
     """In each layer as far as the furthest of its own test images, which are its held-out ones."""
     some = {name: kinds[name] for name in ("MNIST", "dark on light")}
-    found, trained = measure(run, some, None)["kinds"], load_model(run)
+    found, trained = measure(run, some, data_dir)["kinds"], load_model(run)
     own = load_dataset("mnist", data_dir=data_dir).test.images
     limits = [distance.max() for distance in layer_distances(trained, own)]
     assert len(limits) == 2

@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 from tickgp.evaluation.findings import (
+    Finding,
     calibration,
     counted,
     handing_over,
@@ -17,11 +18,6 @@ LABELS = np.arange(1000) % 3
 
 def metrics(error, n=1000, interval=(0.003, 0.022)):
     return {"test": {"n": n, "top1_error": error}, "interval": {"top1_error": list(interval)} if interval else {}}
-
-
-def rule(**changes):
-    values = {"threshold": 0.62, "max_error": 0.01, "level": 0.95, "kept": 0.83, "held_out": 500, "errors": 1}
-    return Rule(threshold=Threshold(**{**values, "bound": 0.0099, **changes}))
 
 
 @pytest.mark.parametrize(
@@ -131,18 +127,10 @@ def test_share_interval_is_clopper_pearson():
 
 
 def test_handing_over():
-    found = handing_over(rule(), "validation")
-    assert found.number == "83 %"
-    assert found.text.startswith(
-        "If it may be wrong at most once in 100 images that it decides itself, it decides 83 % of all images and hands "
-        "17 % over to a person."
-    )
-    assert "below 0.62" in found.text
-    assert "500 validation images" in found.text
-    assert "in 3.0 % of the images" in handing_over(rule(max_error=0.03), "test").text
-    assert "hands none over" in handing_over(rule(kept=1.0), "test").text
+    rule = Rule(threshold=Threshold(0.62, 0.01, 0.95, 0.83, 500, 1, 0.0099))
+    assert handing_over(rule) == Finding("83 %", "decided without help", str(rule))
 
 
 def test_the_reason_why_there_is_no_threshold_is_given():
-    found = handing_over(Rule(reason="50 held-out images cannot show that"), "test")
+    found = handing_over(Rule(reason="50 held-out images cannot show that"))
     assert "50 held-out images cannot show that" in found.text

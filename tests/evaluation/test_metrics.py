@@ -7,19 +7,7 @@ import sys
 import numpy as np
 import pytest
 
-from tickgp.evaluation.metrics import (
-    BINS,
-    auroc,
-    bin_index,
-    calibration_error,
-    evaluate,
-    fpr95,
-    intervals,
-    nll,
-    reliability,
-    risk_coverage,
-    top_error,
-)
+from tickgp.evaluation.metrics import BINS, Outcomes, auroc, bin_index, evaluate, fpr95, intervals
 
 P = np.array([[0.7, 0.2, 0.1], [0.3, 0.4, 0.3], [0.1, 0.1, 0.8], [0.5, 0.3, 0.2]])
 Y = np.array([0, 0, 2, 1])
@@ -47,20 +35,22 @@ def close(a, b):
 
 @pytest.mark.parametrize(("k", "expected"), [(1, 0.5), (2, 0.0), (3, 0.0)])
 def test_top_error_by_hand(k, expected):
-    assert top_error(P, Y, k) == expected
+    assert Outcomes.of(P, Y).top_error(k) == expected
 
 
 def test_the_first_of_equally_probable_classes_is_predicted():
     even = np.full((3, 3), 1 / 3)
-    assert [top_error(even, [0, 1, 2], k) for k in (1, 2, 3)] == pytest.approx([2 / 3, 1 / 3, 0])
+    assert [Outcomes.of(even, [0, 1, 2]).top_error(k) for k in (1, 2, 3)] == pytest.approx([2 / 3, 1 / 3, 0])
 
 
 def test_nll_by_hand():
-    assert nll(P, Y) == pytest.approx(-(math.log(0.7) + math.log(0.3) + math.log(0.8) + math.log(0.3)) / 4)
+    assert Outcomes.of(P, Y).nll() == pytest.approx(
+        -(math.log(0.7) + math.log(0.3) + math.log(0.8) + math.log(0.3)) / 4
+    )
 
 
 def test_nll_of_an_impossible_label_is_large_but_finite():
-    assert nll(np.array([[1.0, 0.0]]), np.array([1])) == pytest.approx(87.34, abs=0.01)
+    assert Outcomes.of(np.array([[1.0, 0.0]]), np.array([1])).nll() == pytest.approx(87.34, abs=0.01)
 
 
 def test_nll_misses_by_hand():
@@ -75,7 +65,7 @@ def test_brier_by_hand():
 
 def test_calibration_error_by_hand():
     """Confidences 0.7 (right), 0.4 (wrong), 0.8 (right), 0.5 (wrong) fall into four of the 15 bins."""
-    assert calibration_error(P, Y) == pytest.approx((0.3 + 0.4 + 0.2 + 0.5) / 4)
+    assert Outcomes.of(P, Y).calibration_error() == pytest.approx((0.3 + 0.4 + 0.2 + 0.5) / 4)
 
 
 SAME_BIN = np.array([[0.72, 0.28], [0.68, 0.32], [0.39, 0.61]])
@@ -83,7 +73,7 @@ SAME_BIN = np.array([[0.72, 0.28], [0.68, 0.32], [0.39, 0.61]])
 
 
 def test_calibration_error_averages_within_a_bin():
-    assert calibration_error(SAME_BIN, [0, 1, 0]) == pytest.approx((abs(1 - 0.72 - 0.68) + 0.61) / 3)
+    assert Outcomes.of(SAME_BIN, [0, 1, 0]).calibration_error() == pytest.approx((abs(1 - 0.72 - 0.68) + 0.61) / 3)
 
 
 def test_bins_begin_at_fifteenths():
@@ -93,22 +83,20 @@ def test_bins_begin_at_fifteenths():
 
 def test_certainty_lies_in_the_last_bin():
     p, y = np.array([[1.0, 0.0], [0.95, 0.05]]), np.array([0, 1])
-    assert reliability(p, y).count.tolist() == [0] * 14 + [2]
-    assert calibration_error(p, y) == pytest.approx(0.975 - 0.5)
+    assert Outcomes.of(p, y).reliability().count.tolist() == [0] * 14 + [2]
+    assert Outcomes.of(p, y).calibration_error() == pytest.approx(0.975 - 0.5)
 
 
 def test_reliability_by_hand():
-    bins = reliability(SAME_BIN, [0, 1, 1])
+    bins = Outcomes.of(SAME_BIN, [0, 1, 1]).reliability()
     assert bins.count.tolist() == [0] * 9 + [1, 2] + [0] * 4
     np.testing.assert_allclose(bins.confidence, [np.nan] * 9 + [0.61, 0.7] + [np.nan] * 4)
     np.testing.assert_allclose(bins.right, [np.nan] * 9 + [1, 0.5] + [np.nan] * 4)
 
 
-def test_risk_coverage_by_hand():
+def test_risk_by_hand():
     """From the most confident down: right, right, wrong, wrong."""
-    curve = risk_coverage(P, Y)
-    np.testing.assert_allclose(curve.coverage, [0.25, 0.5, 0.75, 1])
-    np.testing.assert_allclose(curve.risk, [0, 0, 1 / 3, 1 / 2])
+    np.testing.assert_allclose(Outcomes.of(P, Y).risk(), [0, 0, 1 / 3, 1 / 2])
     assert evaluate(P, Y)["aurc"] == pytest.approx((1 / 3 + 1 / 2) / 4)
 
 
@@ -142,7 +130,7 @@ def test_against_loops(make):
     for b in range(15):
         own = [n for n in range(N) if b / 15 <= p[n].max() < (b + 1) / 15 or (b == 14 and p[n].max() == 1)]
         error += abs(sum(p[n].max() - (p[n].argmax() == y[n]) for n in own)) / N
-    assert calibration_error(p, y) == pytest.approx(error)
+    assert Outcomes.of(p, y).calibration_error() == pytest.approx(error)
 
 
 def test_aurc_without_ties_is_the_mean_selective_risk():
@@ -157,7 +145,7 @@ def test_aurc_with_ties_is_the_mean_over_all_orders_of_the_equals():
     p, y = np.array([[c, 1 - c] for c in confidence]), np.array(wrong).astype(int)
     orders = [a + b for a in itertools.permutations([0, 1]) for b in itertools.permutations([2, 3, 4])]
     risk = [[np.mean([wrong[i] for i in (*order, 5)][:m]) for m in range(1, 7)] for order in orders]
-    np.testing.assert_allclose(risk_coverage(p, y).risk, np.mean(risk, axis=0))
+    np.testing.assert_allclose(Outcomes.of(p, y).risk(), np.mean(risk, axis=0))
     assert evaluate(p, y)["aurc"] == pytest.approx(np.mean(risk))
 
 
@@ -241,8 +229,8 @@ def test_metrics_can_be_written_as_json():
 
 def test_calibration_error_vanishes_for_labels_drawn_from_the_probabilities():
     p, y = draw(np.random.default_rng(0), 200_000)
-    assert calibration_error(p, y) < 0.005
-    bins = reliability(p, y)
+    assert Outcomes.of(p, y).calibration_error() < 0.005
+    bins = Outcomes.of(p, y).reliability()
     assert bins.count.sum() == 200_000
     np.testing.assert_allclose(bins.right[bins.count > 0], bins.confidence[bins.count > 0], atol=0.02)
 
@@ -329,9 +317,9 @@ def test_the_ece_of_a_calibrated_model_lies_where_it_is_said_to():
         confidence = rng.uniform(0.5, 1, 300)
         rows, labels = np.stack([1 - confidence, confidence], axis=1), (rng.random(300) < confidence).astype(int)
         low, high = intervals(rows, labels, num=40, level=0.9)["ece_if_calibrated"]
-        outside += not low <= calibration_error(rows, labels) <= high
+        outside += not low <= Outcomes.of(rows, labels).calibration_error() <= high
     assert 10 < outside < 45  # 20 expected, about 29 with quantiles of only 40 draws, and 5 the standard deviation
-    assert calibration_error(rows, np.arange(300) % 2) > 2 * high
+    assert Outcomes.of(rows, np.arange(300) % 2).calibration_error() > 2 * high
     assert "ece" not in intervals(rows, labels, num=3)
 
 
@@ -357,11 +345,11 @@ def test_errors_against_scipys_binomial(misses, level):
         (P, Y[:3], r"labels have shape \(3,\); give one label for each of the 4"),
         (P, Y[:, None], r"labels have shape \(4, 1\)"),
         (P, Y.astype(float), "labels have type float64; give whole numbers from 0 to 2"),
-        (P, Y + 1, "labels go from 1 to 3, and there are probabilities of 3 classes; number the classes from 0 to 2"),
+        (P, Y + 1, "labels go from 1 to 3; this model has 3 classes and takes 0 to 2: number the classes from 0"),
         (P, Y - 1, "labels go from -1 to 1"),
     ],
 )
-@pytest.mark.parametrize("metric", [top_error, calibration_error, evaluate, intervals])
+@pytest.mark.parametrize("metric", [Outcomes.of, evaluate, intervals])
 def test_wrong_probabilities_and_labels_are_refused(metric, probabilities, labels, words):
     with pytest.raises(ValueError, match=words):
         metric(probabilities, labels)
@@ -370,15 +358,12 @@ def test_wrong_probabilities_and_labels_are_refused(metric, probabilities, label
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda: top_error(P, Y, 0), "top-0 error was asked for"),
-        (lambda: intervals(P, Y, num=0), "0 resamples and level 0.95"),
-        (lambda: intervals(P, Y, level=95.0), "level 95.0 were asked for"),
         (lambda: auroc([], [1.0]), r"`inside` has shape \(0,\)"),
         (lambda: fpr95([1.0], [[1.0]]), r"`outside` has shape \(1, 1\)"),
         (lambda: auroc([1.0], [np.nan, 1.0]), "`outside` .* 1 numbers that are not finite"),
     ],
 )
-def test_wrong_settings_and_scores_are_refused(call, words):
+def test_wrong_scores_are_refused(call, words):
     with pytest.raises(ValueError, match=words):
         call()
 

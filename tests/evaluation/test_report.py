@@ -20,7 +20,7 @@ from tickgp.gp.predict import Prediction
 
 NASTY = "<b>\"bold\" & 'quoted'</b>"
 VOID = {"meta", "img", "br"}
-RULE = Rule(18.0, Threshold(0.55, 0.02, 0.95, 0.9, 400, 3, 0.0187, max_distance=18.0))
+RULE = Rule(18.0, Threshold(0.55, 0.02, 0.95, 0.9, 400, 3, 0.0187))
 
 
 class Page(HTMLParser):
@@ -116,7 +116,7 @@ def test_numbers_are_those_of_the_metrics(made):
     assert "−1,234.6" in page.text
     assert "undefined" in page.text  # top-3 of three classes
     assert "Of 100 new images about 10.0 are labelled wrongly" in page.text
-    assert "once in 50 images" in page.text
+    assert "At most 2 % of these decisions are wrong" in page.text
     assert "Guessing" not in page.text
     assert "chosen on these very images" not in page.text
     assert "40 test images of 3 classes, after 1,200 training steps" in page.text

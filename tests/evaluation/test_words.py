@@ -7,24 +7,13 @@ import pytest
 from gp import tiny
 
 from tickgp.evaluation.reach import agreement, crossings_across, half_way
-from tickgp.evaluation.words import Fact, describe
+from tickgp.evaluation.words import describe as facts
 from tickgp.gp.builders import as_pixels
-from tickgp.gp.convolution import Convolutional, PatchResponse
-from tickgp.gp.covariances import AbstractCovariance, Pointwise
 from tickgp.gp.images import Standardise
 from tickgp.gp.kernels import Matern12, Matern32, SquaredExponential
-from tickgp.gp.likelihoods import Bernoulli, Gaussian, RobustMax, Softmax
-from tickgp.gp.multioutput import LinearCoregionalization, Separate
+from tickgp.gp.likelihoods import Bernoulli, RobustMax, Softmax
 from tickgp.gp.params import Real, trainable
 from tickgp.gp.patches import PatchGrid
-
-
-def facts(model):
-    return {fact.topic: fact.text for fact in describe(model)}
-
-
-def with_prior(model, kernel):
-    return eqx.tree_at(lambda m: m.layers[-1].gp.kernel, model, kernel)
 
 
 @pytest.fixture(scope="module")
@@ -36,13 +25,9 @@ def tick():
 def test_rows_are_features_and_no_pixels():
     model = tiny.build("se", Softmax(3))
     assert "Pixel values range from 0 to 1." in facts(model)["Model"]
-    said = describe(model, rows=True)[0].text
+    said = facts(model, rows=True)["Model"]
     assert "They are features, each scaled to mean 0 and standard deviation 1." in said
     assert "Pixel" not in said
-
-
-def test_a_fact_reads_as_a_line():
-    assert str(Fact("Labels", "Two classes.")) == "Labels: Two classes."
 
 
 def test_places_of_a_squared_exponential(tick):
@@ -53,7 +38,8 @@ def test_places_of_a_squared_exponential(tick):
         f"a correlation of {near} when they are 1 pixel apart, and of {far} at opposite sides of the image (2 pixels)"
     )
     assert said in text
-    assert f"to the other the response is expected to change sign {2 / (math.pi * 2):.2g} times" in text
+    across, down = (f"{d / (math.pi * 2):.2g}" for d in (2, 3))
+    assert f"change sign {across} times from the leftmost patch to the rightmost, and {down} times from the top" in text
 
 
 @pytest.mark.parametrize(("half", "said"), [(0.8, True), (1.02, False), (1.5, True), (1.97, False), (2.03, False)])
@@ -133,7 +119,6 @@ def test_se_sees_whole_images():
         (Softmax(3), "A softmax turns the scores of the 3 classes into probabilities"),
         (RobustMax(3, 0.02), "a share of 0.02 of the labels"),
         (Bernoulli(), "the more likely the second class"),
-        (Gaussian(0.25, 2), "2 numbers with noise of standard deviation 0.5"),
     ],
 )
 def test_likelihoods(likelihood, words):
@@ -148,38 +133,6 @@ def test_standardised_pixels_are_mentioned(tick):
     assert "standard deviations in every pixel" in facts(model)["Likeness"]
     assert "deviations" not in facts(tick)["Likeness"]
     assert "standardised" not in facts(tick)["Model"]
-
-
-def test_separate_kernels_are_given_as_a_range(tick):
-    prior = tick.layers[-1].gp.kernel.covariance
-    members = tuple(
-        Convolutional(prior.grid, PatchResponse(prior.response.patch, SquaredExponential(1.0, scale)), prior.weights)
-        for scale in (1.0, 2.0, 4.0)
-    )
-    said = facts(with_prior(tick, Separate(members)))
-    assert f"change sign {2 / (4 * math.pi):.2g} to {2 / math.pi:.2g} times" in said["Places"]
-    assert "3 latent functions has its own kernel" in said["Kernels"]
-
-
-def test_mixed_outputs_of_kinds_that_differ(tick):
-    invariant = Convolutional(PatchGrid(tiny.SHAPE, (3, 3)), PatchResponse(SquaredExponential()))
-    prior = tick.layers[-1].gp.kernel.covariance
-    mixed = LinearCoregionalization(Separate((prior, invariant, prior)), Real(jnp.ones((3, 3))))
-    texts = [str(fact) for fact in describe(with_prior(tick, mixed))]
-    assert any("2 of its latent functions are of the kind Convolutional" in text for text in texts)
-    assert any("translation invariant" in text for text in texts)
-    assert any("3 outputs are mixtures of 3 latent functions" in text for text in texts)
-
-
-def test_a_prior_of_an_unknown_kind_is_named():
-    class Strange(AbstractCovariance):
-        kernel: Pointwise
-
-        Kuu = Kuf = Kff = Kff_joint = lambda self, *_: jnp.zeros(())
-
-    model = tiny.build("se", Softmax(3))
-    strange = Separate((Strange(Pointwise(SquaredExponential())),))
-    assert "Strange" in facts(with_prior(model, strange))["Prior"]
 
 
 def test_agreement_and_half_way():

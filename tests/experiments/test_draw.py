@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from experiments.tiny import write as write_at
 
-from tickgp.evaluation.metrics import nll
+from tickgp.evaluation.metrics import Outcomes
 from tickgp.experiments.draw import draw
 from tickgp.experiments.figures.insensitivity import insensitivity
 from tickgp.experiments.figures.kept import predictions_of
@@ -93,7 +93,7 @@ def test_predictions_of_another_run_than_the_results_are_not_shown(tmp_path):
     save_predictions(tmp_path / "work/smoke/mnist/tick", {"test/100": p})
     given = lambda: predictions_of(Book(tmp_path, "smoke"), places, "mnist/tick", "test", "100", labels)
     assert given() is None
-    metrics = {on: {"100": {"test": {"nll": nll(p, labels)}}} for on in ("test", "semeion")}
+    metrics = {on: {"100": {"test": {"nll": Outcomes.of(p, labels).nll()}}} for on in ("test", "semeion")}
     write(tmp_path, "mnist/tick", {"metrics": metrics})
     np.testing.assert_allclose(given(), p, rtol=1e-6)
     metrics["test"]["100"]["test"]["nll"] *= 1.01

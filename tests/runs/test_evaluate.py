@@ -91,7 +91,7 @@ def test_without_a_known_class_only_strangeness_is_left(finished, tmp_path):
 def test_what_is_handed_over(finished, tmp_path):
     """By hand from the prediction. Whatever the model decides of classes that it does not know is wrong."""
     trained = load_model(finished)
-    digits, rule = load_dataset("digits").test, trained.threshold(0.5)
+    digits, rule = load_dataset("digits").test, trained.rule(0.5)
     noise = np.random.default_rng(0).random((20, 8, 8, 1))
     mixed = np.concatenate([noise, digits.images[:20]])
     np.savez(tmp_path / "mixed.npz", x=mixed, y=np.array(["cat", "dog"] * 20))
@@ -99,7 +99,7 @@ def test_what_is_handed_over(finished, tmp_path):
         handed = evaluate_run(finished, DataConfig(name), max_error=0.5).metrics["hand_over"]
         said = trained.predict(images)
         unusual = np.asarray(said.distance) > rule.max_distance
-        kept = (np.asarray(said.probabilities).max(axis=1) >= rule.threshold) & ~unusual
+        kept = (np.asarray(said.probabilities).max(axis=1) >= rule.threshold.threshold) & ~unusual
         assert handed["unusual"] == pytest.approx(unusual.mean())
         assert handed["share"] == pytest.approx(1 - kept.mean())
         assert handed["error_of_the_rest"] == pytest.approx((np.asarray(said.labels) != labels)[kept].mean())

@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -84,7 +83,7 @@ def test_killed_runs_end_like_an_undisturbed_one(tmp_path):
         assert (tmp_path / "killed" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
     assert untimed(tmp_path / "killed") == untimed(tmp_path / "whole")
     said = json.loads(output)
-    assert said.pop("hand_over") == asdict(load_rule(tmp_path / "whole").threshold)
+    assert said.pop("hand_over") == load_rule(tmp_path / "whole").as_json()
     assert said == json.loads((tmp_path / "whole/metrics.json").read_text())
 
 

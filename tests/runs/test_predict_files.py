@@ -83,7 +83,7 @@ def test_an_unusual_image_is_for_a_person(trained, pictures):
     files = find_pictures([pictures[0]])
     distance = sorted(answer.distance for answer in predict_files(trained, files)[0])
     limit = replace(trained.held_out, distance=np.full(360, distance[3])).max_distance()
-    rule = Rule(limit, Threshold(0.0, 0.1, 0.95, 1.0, 50, 0, 0.1, max_distance=limit))
+    rule = Rule(limit, Threshold(0.0, 0.1, 0.95, 1.0, 50, 0, 0.1))
     answers, _ = predict_files(trained, files, rule=rule)
     unusual = [answer for answer in answers if answer.unusual]
     assert sorted(answer.distance for answer in unusual) == distance[3:]
@@ -111,7 +111,6 @@ def test_by_default_the_model_has_its_own_rule(trained, pictures):
         (answer,), _ = predict_files(lax, path)
         assert answer == predict_files(lax, [file], rule=lax.rule())[0][0]
         assert answer.hand_over == lax.rule().hand_over([answer.probability], [answer.distance])[0]
-    assert lax.threshold() == lax.rule().threshold
     assert predict_files(trained, file)[0][0].hand_over  # too few images for 1 %
 
 
@@ -199,12 +198,11 @@ def test_the_model_file_keeps_what_thresholds_come_from(trained, tmp_path):
     np.testing.assert_array_equal(loaded.held_out.confidence, confidence)
     np.testing.assert_array_equal(loaded.held_out.right, right)
     np.testing.assert_array_equal(loaded.held_out.distance, distance)
-    chosen = loaded.threshold(0.02)
-    kept = (confidence >= chosen.threshold) & (distance <= chosen.max_distance)
-    assert np.sum(kept) == round(chosen.kept * 400)
+    rule = loaded.rule(0.02)
+    kept = (confidence >= rule.threshold.threshold) & (distance <= rule.max_distance)
+    assert np.sum(kept) == round(rule.threshold.kept * 400)
     assert load_rule(tmp_path) == loaded.rule()
-    with pytest.raises(ValueError, match="held-out images"):
-        loaded.threshold(0.001)
+    assert "held-out images" in loaded.rule(0.001).reason
     save_model(tmp_path, replace(trained, familiarity=None, held_out=None))
     assert "no held-out images" in load_model(tmp_path).rule().reason
     assert load_rule(tmp_path) == load_model(tmp_path).rule() == Rule(reason=load_rule(tmp_path).reason)
@@ -279,13 +277,15 @@ def test_the_model_that_comes_with_the_library():
     assert agree(settings_of(replace(cell, settings=trained.config)), cell)
     font = ImageFont.truetype(Path(matplotlib.get_data_path()) / "fonts/ttf/DejaVuSans.ttf", 26)
     printed = np.stack([_drawn(str(digit), font) for digit in range(10)])[..., None]
-    said, rule = trained.predict(printed), trained.threshold()
+    said, rule = trained.predict(printed), trained.rule()
     assert said.labels.tolist() == list(range(10))
     assert (said.distance <= rule.max_distance).all()
     noise = np.random.default_rng(0).integers(256, size=printed.shape).astype(np.uint8)
     strange = trained.predict(np.concatenate([255 - printed, noise]))
     assert (strange.distance > rule.max_distance).all()
-    assert strange.probabilities.max(axis=1)[10:].min() > rule.threshold  # by its probabilities it would decide
+    assert (
+        strange.probabilities.max(axis=1)[10:].min() > rule.threshold.threshold
+    )  # by its probabilities it would decide
     assert sum(path.stat().st_size for path in model_file._INCLUDED.rglob("*")) < 3_000_000
 
 
@@ -309,8 +309,8 @@ def test_the_included_model_leaves_thick_soft_digits_to_a_person():
     for image, small in zip(soft, np.round(255 * digits.images[:100, ..., 0]).astype(np.uint8), strict=True):
         image[4:24, 4:24, 0] = Image.fromarray(small).resize((20, 20), Image.Resampling.BICUBIC)
     trained = load_model(Path("mnist-tick"))
-    said, rule = trained.predict(soft), trained.threshold()
-    sure = np.asarray(said.probabilities).max(axis=1) >= rule.threshold
+    said, rule = trained.predict(soft), trained.rule()
+    sure = np.asarray(said.probabilities).max(axis=1) >= rule.threshold.threshold
     assert np.mean((said.labels != digits.labels[:100])[sure]) > 0.5
     assert np.mean(np.asarray(said.distance) > rule.max_distance) > 0.9
 

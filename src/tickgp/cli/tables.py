@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
@@ -12,7 +10,6 @@ from rich.table import Column, Table
 from rich.text import Text
 
 if TYPE_CHECKING:
-    from tickgp.evaluation.handover import Rule
     from tickgp.runs.compare import Compared
     from tickgp.runs.predict import Answer
 
@@ -97,38 +94,13 @@ def data_table() -> Table:
     return table
 
 
-def promise(rule: Rule, answers: Sequence[Answer] = ()) -> str:
-    """When the model decides by itself and how often it is wrong then, or why it never does."""
-    if (threshold := rule.threshold) is None:
-        return never(rule.reason)
-    person = sum(bool(answer.hand_over) for answer in answers)
-    counted = f"For a person: {person} of {len(answers)}. " if answers else ""
-    return (
-        f"{counted}The model decides an image alone if it is at least {100 * threshold.threshold:.2f} % sure and the "
-        f"image is like those it knows. At most {100 * threshold.max_error:g} % of these decisions are wrong (with "
-        f"{100 * threshold.level:g} % confidence), provided that new images are like the {threshold.held_out} held-out "
-        f"ones, of which it decided {100 * threshold.kept:.0f} % alone."
-    )
-
-
-def never(reason: str) -> str:
-    """Why the model decides nothing by itself."""
-    return f"No image can be decided by the model alone: {reason}."
-
-
-def promise_as_json(rule: Rule) -> dict[str, Any]:
-    """The threshold, or null and the reason why there is none; with the limit of the distance, if there is one."""
-    if rule.threshold is not None:
-        return asdict(rule.threshold)
-    limit = rule.max_distance if math.isfinite(rule.max_distance) else None
-    return {"threshold": None, "reason": rule.reason, "max_distance": limit}
-
-
 def handed_over(handed: dict[str, Any]) -> str:
     """What the threshold of a run made of the images of an evaluation, or why it has none."""
     if "reason" in handed:
+        from tickgp.evaluation.handover import Rule
+
         unusual = f" Unlike the training images: {percent(handed['unusual'])}." if "unusual" in handed else ""
-        return f"{never(handed['reason'])}{unusual}"
+        return f"{Rule(reason=handed['reason'])}{unusual}"
     rest = ""
     if handed["error_of_the_rest"] is not None:
         rest = f"; of the rest {percent(handed['error_of_the_rest'])} are labelled wrongly"

@@ -16,7 +16,7 @@ import tyro
 from tickgp.cli.device import Device, set_up
 from tickgp.cli.progress import progress
 from tickgp.cli.signals import stop_on_signal
-from tickgp.cli.tables import metrics_table, open_console, promise, promise_as_json, say
+from tickgp.cli.tables import metrics_table, open_console, say
 from tickgp.errors import UsageError
 from tickgp.runs.places import short_name
 from tickgp.training.config import Config, DataConfig
@@ -123,10 +123,10 @@ def _train(options: TrainOptions, before: Config) -> None:
         say(console, go_on if begun else "stopped before the first step; nothing was written")
         sys.exit(130 if stopping() else 0)
     if options.json:
-        print(json.dumps({**ended, "hand_over": promise_as_json(load_rule(folder))}))
+        print(json.dumps({**ended, "hand_over": load_rule(folder).as_json()}))
         return
     console.print(metrics_table(f"{config.model.name} on {config.data.dataset}", ended))
-    say(console, promise(load_rule(folder)))
+    say(console, str(load_rule(folder)))
     say(console, f"the report is {folder / 'report.html'}")
 
 

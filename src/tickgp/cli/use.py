@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import csv
 import json as json_module
-import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from rich.text import Text
 from tyro.conf import Positional, arg
@@ -20,16 +18,11 @@ from tickgp.cli.tables import (
     handed_over,
     metrics_table,
     open_console,
-    promise,
-    promise_as_json,
     say,
     strangeness_table,
 )
 from tickgp.errors import UsageError
 from tickgp.training.config import DataConfig
-
-if TYPE_CHECKING:
-    from tickgp.runs.predict import Answer
 
 Run = Positional[Annotated[Path, arg(metavar="RUN", help="Folder of a finished run.")]]
 Model = Positional[
@@ -105,7 +98,7 @@ def predict(
     """What images show, how sure the model is, and whether to hand them over to a person."""
     if csv and json:
         raise UsageError("both --csv and --json were given; choose one")
-    from tickgp.runs.predict import find_pictures, other_sizes, predict_files
+    from tickgp.runs.predict import as_csv, find_pictures, other_sizes, predict_files
 
     files = find_pictures(images)
     _compute_like(run, device)
@@ -123,15 +116,16 @@ def predict(
     if (note := other_sizes(trained, files)) is not None:
         say(console, note)
     if json:
-        shown = {"images": [asdict(answer) for answer in answers], "hand_over": promise_as_json(rule)}
+        shown = {"images": [asdict(answer) for answer in answers], "hand_over": rule.as_json()}
         print(json_module.dumps(shown))
         return
     if csv:
-        _print_csv(answers, trained.class_names)
+        print(as_csv(answers), end="")
     else:
         console.print(answers_table(answers, promised=rule.threshold is not None))
     if not csv or rule.threshold is None:
-        say(console, promise(rule, answers))
+        person = sum(answer.hand_over for answer in answers)
+        say(console, f"For a person: {person} of {len(answers)}. {rule}")
 
 
 def compare(
@@ -167,12 +161,11 @@ def info(run: Model, /, json: Json = False) -> None:
     from tickgp.runs.model_file import load_model
 
     trained, console = load_model(run), open_console(json)
-    facts = [(fact.topic, fact.text) for fact in describe(trained.model, rows=trained.takes_rows)]
-    facts.append(("Hand-over", promise(trained.rule())))
+    facts = describe(trained.model, rows=trained.takes_rows) | {"Hand-over": str(trained.rule())}
     if json:
-        print(json_module.dumps(dict(facts)))
+        print(json_module.dumps(facts))
         return
-    for topic, text in facts:
+    for topic, text in facts.items():
         console.print(Text.assemble((topic, "bold"), f": {text}"))
 
 
@@ -212,13 +205,3 @@ def _compute_like(run: Path, device: Device) -> None:
     from tickgp.runs.model_file import load_config
 
     set_up(device, float64=load_config(run).model.float64)
-
-
-def _print_csv(answers: list[Answer], class_names: tuple[str, ...]) -> None:
-    from tickgp.gp.predict import DOUBTS
-
-    names = ("file", "label", "probability", *DOUBTS, "unusual", "hand_over")
-    writer = csv.writer(sys.stdout, lineterminator="\n")
-    writer.writerow([*names, *(f"p({name})" for name in class_names)])
-    for answer in answers:
-        writer.writerow([*(getattr(answer, name) for name in names), *answer.probabilities.values()])

@@ -21,7 +21,7 @@ from tickgp.estimator.files import Fitted, load_fitted, save_fitted
 from tickgp.estimator.inputs import Inputs, Shape, as_rows, image_shape, square, warn_of_little_range
 from tickgp.estimator.settings import check_params, run_config
 from tickgp.evaluation.familiarity import Familiarity
-from tickgp.evaluation.handover import HeldOut, hand_over, images_needed
+from tickgp.evaluation.handover import HeldOut, images_needed
 from tickgp.gp.models import DeepGP
 from tickgp.gp.predict import Prediction
 from tickgp.runs.model_file import TrainedModel
@@ -202,8 +202,10 @@ class TickClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 "no images were held out, so it is not known how far the model can be trusted; set some aside and fit "
                 "again: TickClassifier(validation_share=0.2)"
             )
-        chosen, prediction = self.trained_.threshold(max_error), self._prediction(X)
-        return hand_over(prediction.probabilities.max(axis=1), prediction.distance, chosen)
+        rule, prediction = self.trained_.rule(max_error), self._prediction(X)
+        if rule.threshold is None:
+            raise ValueError(rule.reason)
+        return rule.hand_over(prediction.probabilities.max(axis=1), prediction.distance)
 
     def save(self, folder: str | Path) -> None:
         """Write the fitted classifier to `folder`, for `load` and for `tickgp predict`. Nothing is pickled."""

@@ -125,19 +125,11 @@ def _when_it_says(confidence: np.ndarray, right: np.ndarray, level: float = 0.9,
     )
 
 
-def handing_over(rule: Rule, source: str) -> Finding:
+def handing_over(rule: Rule) -> Finding:
     """How much it can decide itself when few mistakes are allowed, or why that cannot be said."""
-    if (threshold := rule.threshold) is None:
-        return Finding("—", "no threshold", f"When to ask a person could not be settled: {rule.reason}.")
-    kept, over = percent(threshold.kept), percent(1 - threshold.kept)
-    rest = f"and hands {over} over to a person" if threshold.kept < 1 else "and hands none over"
-    text = (
-        f"If it may be wrong at most {_at_most(threshold.max_error)} that it decides itself, it decides {kept} of all "
-        f"images {rest}. It asks when its confidence is below {threshold.threshold:.3g}, and when an image is unlike "
-        f"those it knows. The limit holds with {100 * threshold.level:g} % confidence for images like the "
-        f"{threshold.held_out:,} {source} images by which this was chosen."
-    )
-    return Finding(kept, "decided without help", text)
+    if rule.threshold is None:
+        return Finding("—", "no threshold", str(rule))
+    return Finding(percent(rule.threshold.kept), "decided without help", str(rule))
 
 
 def percent(share: float) -> str:
@@ -159,10 +151,3 @@ def per_hundred(share: float) -> str:
     """0.0111 as '1.1': how many of a hundred."""
     hundredth = 100 * share
     return f"{hundredth:.1f}" if hundredth >= 0.095 else f"{hundredth:.1g}"
-
-
-def _at_most(max_error: float) -> str:
-    once = 1 / max_error
-    if abs(once - round(once)) < 1e-6 * once:
-        return f"once in {round(once):,} images"
-    return f"in {percent(max_error)} of the images"

@@ -7,7 +7,8 @@ images like the held-out ones; most others are found by their distance from trai
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -28,15 +29,38 @@ class Rule:
     reason: str = ""
     """Why there is no threshold."""
 
+    def __str__(self) -> str:
+        """When the model decides by itself and how often it is wrong then, or why it never does."""
+        if (chosen := self.threshold) is None:
+            return f"No image can be decided by the model alone: {self.reason}."
+        return (
+            f"The model decides an image alone if it is at least {100 * chosen.threshold:.2f} % sure and the image is "
+            f"like those it knows. At most {100 * chosen.max_error:g} % of these decisions are wrong (with "
+            f"{100 * chosen.level:g} % confidence), provided that new images are like the {chosen.held_out} held-out "
+            f"ones, of which it decided {100 * chosen.kept:.0f} % alone."
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        """The threshold, or null and the reason why there is none; with the limit of the distance, if there is one."""
+        chosen = {"threshold": None, "reason": self.reason} if self.threshold is None else asdict(self.threshold)
+        return {**chosen, "max_distance": self.max_distance if math.isfinite(self.max_distance) else None}
+
     def unusual(self, distance: ArrayLike) -> Bool[np.ndarray, " N"]:
-        """Whether each image is too far from training."""
-        return is_unusual(distance, self.max_distance)
+        """Whether each image is further from training than the limit, in the precision that limits are kept in."""
+        # What is no number is unusual too.
+        return ~(np.asarray(distance, np.float32) <= np.float32(self.max_distance))
 
     def hand_over(self, confidence: ArrayLike, distance: ArrayLike | None) -> Bool[np.ndarray, " N"]:
-        """Whether a person should look at each image."""
+        """Whether a person should look at each image: it is less sure than the threshold, or too far from training."""
         if self.threshold is None:
-            return np.ones(len(np.asarray(confidence)), bool)
-        return hand_over(confidence, distance, self.threshold)
+            return np.ones(np.shape(confidence), bool)
+        c, d = check_confidence(np.asarray(confidence, np.float32)), np.asarray(distance, np.float32)
+        if d.shape != c.shape:
+            raise ValueError(
+                f"`distance` has shape {d.shape}; give the `distance` of a prediction, one number for each of the "
+                f"{len(c)} images"
+            )
+        return ~(c >= np.float32(self.threshold.threshold)) | self.unusual(d)
 
 
 @dataclass(frozen=True)
@@ -69,30 +93,25 @@ class HeldOut:
         furthest = np.sort(self.distance)[-_num_unusual(len(self.distance), max_unusual) :].astype(np.float32)
         return float(np.nextafter(furthest[0], np.float32(-np.inf))) if len(furthest) else math.inf
 
-    def threshold(self, max_error: float, level: float = 0.95, max_unusual: float = 0.01) -> Threshold:
-        """That of `choose_threshold` for images that are not unusual, with the limit of the distance.
+    def rule(self, max_error: float, level: float = 0.95, max_unusual: float = 0.01) -> Rule:
+        """With the threshold of `choose_threshold` for images that are not unusual, or the reason why there is none.
 
         The promise is for what the model decides: the limit is set by an image beyond it, and given that image, those
         within the limit, which the threshold is chosen on, are drawn as new images within it are.
         """
-        limit = self.max_distance(max_unusual)
-        unusual = is_unusual(self.distance, limit)
-        found = choose_threshold(self.confidence, self.right, max_error=max_error, level=level, unusual=unusual)
-        return replace(found, max_distance=limit)
-
-    def rule(self, max_error: float, level: float = 0.95, max_unusual: float = 0.01) -> Rule:
-        """With that threshold, or with the reason why there is none."""
-        limit = self.max_distance(max_unusual)
+        rule = Rule(self.max_distance(max_unusual))
+        limits = {"max_error": max_error, "level": level}
         try:
-            return Rule(limit, self.threshold(max_error, level, max_unusual))
+            chosen = choose_threshold(self.confidence, self.right, unusual=rule.unusual(self.distance), **limits)
         except UsageError:
             raise
         except ValueError as reason:
-            return Rule(limit, reason=str(reason))
+            return replace(rule, reason=str(reason))
+        return replace(rule, threshold=chosen)
 
 
 def images_needed(max_error: float, level: float = 0.95, max_unusual: float = 0.01) -> int:
-    """The least number of held-out images for `HeldOut.threshold`, if no two are equally far."""
+    """The least number of held-out images for a threshold of `HeldOut.rule`, if no two are equally far."""
     least = least_images(max_error, level)
     N = max(least + _num_unusual(least, max_unusual), math.floor((least - 1) / (1 - max_unusual)))
     while N - _num_unusual(N, max_unusual) < least:
@@ -105,24 +124,6 @@ def _num_unusual(N: int, max_unusual: float) -> int:
     if not 0 <= max_unusual < 1:
         raise UsageError(f"max-unusual {max_unusual} was given; it must be at least 0 and below 1, such as 0.01")
     return max(int(max_unusual * N), 1)
-
-
-def hand_over(confidence: ArrayLike, distance: ArrayLike | None, threshold: Threshold) -> Bool[np.ndarray, " N"]:
-    """Whether a person should look at each image: it is less sure than the threshold, or too far from training."""
-    if math.isnan(threshold.threshold) or math.isnan(threshold.max_distance):
-        raise ValueError(f"{threshold} has a limit that is NaN, which would keep every image; choose it anew")
-    c, d = check_confidence(np.asarray(confidence, np.float32)), np.asarray(distance, np.float32)
-    if d.shape != c.shape or not np.isfinite(d).all():
-        raise ValueError(
-            f"`distance` has shape {d.shape} and {int((~np.isfinite(d)).sum())} values that are not finite; give the "
-            f"`distance` of a prediction, one number for each of the {len(c)} images"
-        )
-    return (c < np.float32(threshold.threshold)) | is_unusual(d, threshold.max_distance)
-
-
-def is_unusual(distance: ArrayLike, max_distance: float) -> Bool[np.ndarray, " N"]:
-    """Whether each image is further from training than the limit, in the precision that limits are kept in."""
-    return np.asarray(distance, np.float32) > np.float32(max_distance)
 
 
 def share_and_error(asked: Bool[np.ndarray, " N"], right: Bool[np.ndarray, " N"]) -> tuple[float, float | None]:

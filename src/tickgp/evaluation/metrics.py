@@ -30,36 +30,104 @@ class Reliability:
 
 
 @dataclass(frozen=True)
-class RiskCoverage:
-    """Error among the most confident images, from the most confident one (coverage 1/N) to all of them (coverage 1)."""
+class Outcomes:
+    """What the metrics need to know of each image; a resample of the images is a choice of rows."""
 
-    coverage: Float[np.ndarray, " N"]
-    risk: Float[np.ndarray, " N"]
+    num_classes: int
+    rank: Int[np.ndarray, " N"]  # classes before the label when the most probable come first
+    loss: Float[np.ndarray, " N"]
+    distance: Float[np.ndarray, " N"]
+    confidence: Float[np.ndarray, " N"]
 
+    @staticmethod
+    def of(probabilities: ArrayLike, labels: ArrayLike) -> Outcomes:
+        from tickgp.gp.images import check_labels  # with jax, which takes long to load
 
-def top_error(probabilities: ArrayLike, labels: ArrayLike, k: int = 1) -> float:
-    """Share of images whose label is not among the k most probable classes."""
-    if k < 1:
-        raise ValueError(f"top-{k} error was asked for; k must be at least 1")
-    return _outcomes(probabilities, labels).top_error(k)
+        p = _check_probabilities(probabilities)
+        N, K = p.shape
+        y, classes = check_labels(np.asarray(labels), N, K)[:, None], np.arange(K)
+        own = np.take_along_axis(p, y, axis=1)
+        return Outcomes(
+            num_classes=K,
+            rank=np.sum((p > own) | ((p == own) & (classes < y)), axis=1),
+            loss=-np.log(np.maximum(own[:, 0], _LEAST)),
+            distance=np.sum((p - (classes == y)) ** 2, axis=1),
+            confidence=p.max(axis=1),
+        )
 
+    def choose(self, rows: Int[np.ndarray, " M"]) -> Outcomes:
+        chosen = (values[rows] for values in (self.rank, self.loss, self.distance, self.confidence))
+        return Outcomes(self.num_classes, *chosen)
 
-def nll(probabilities: ArrayLike, labels: ArrayLike) -> float:
-    """Mean negative log probability of the label in nats, −(1/N) Σ_n log p_n[y_n].
+    def as_said(self, rng: np.random.Generator) -> Outcomes:
+        """These images, each right with the probability that was said: what is known of it is its rank, 0 or not."""
+        wrong = rng.random(len(self.confidence)) >= self.confidence
+        return replace(self, rank=wrong.astype(int))
 
-    Probabilities count as at least the least positive float32, so that an impossible label costs 87 nats.
-    """
-    return _outcomes(probabilities, labels).nll()
+    @property
+    def wrong(self) -> Bool[np.ndarray, " N"]:
+        return self.rank > 0
 
+    def metrics(self) -> dict[str, int | float | None]:
+        """Those of `evaluate`."""
+        top = {f"top{k}_error": self.top_error(k) if k < self.num_classes else None for k in (1, 2, 3)}
+        return {
+            "n": len(self.loss),
+            **top,
+            "nll": self.nll(),
+            "nll_misses": self.nll_misses(),
+            "ece": self.calibration_error(),
+            "brier": self.brier(),
+            "aurc": self.aurc(),
+        }
 
-def calibration_error(probabilities: ArrayLike, labels: ArrayLike) -> float:
-    """ECE: Σ_b (n_b / N) |share right − mean confidence| in the bins of `bin_index`."""
-    return _outcomes(probabilities, labels).calibration_error()
+    def top_error(self, k: int = 1) -> float:
+        """Share of images whose label is not among the k most probable classes."""
+        return float(np.mean(self.rank >= k))
 
+    def nll(self) -> float:
+        """Mean negative log probability of the label in nats, −(1/N) Σ_n log p_n[y_n].
 
-def reliability(probabilities: ArrayLike, labels: ArrayLike) -> Reliability:
-    """The bins of `calibration_error`, for a diagram."""
-    return _outcomes(probabilities, labels).reliability()
+        Probabilities count as at least the least positive float32, so that an impossible label costs 87 nats.
+        """
+        return float(np.mean(self.loss))
+
+    def nll_misses(self) -> float | None:
+        """`nll` of the images whose predicted class is wrong; None when there are none."""
+        return float(np.mean(self.loss[self.wrong])) if self.wrong.any() else None
+
+    def brier(self) -> float:
+        """Squared distance from certainty of the label, summed over classes: (1/N) Σ_n Σ_k (p_n[k] − [k = y_n])²."""
+        return float(np.mean(self.distance))
+
+    def calibration_error(self) -> float:
+        """ECE: Σ_b (n_b / N) |share right − mean confidence| in the bins of `bin_index`."""
+        bins = self.reliability()
+        return float(np.nansum(bins.count * np.abs(bins.right - bins.confidence)) / len(self.loss))
+
+    def reliability(self) -> Reliability:
+        """The bins of `calibration_error`, for a diagram."""
+        index, weights = bin_index(self.confidence), (None, self.confidence, ~self.wrong)
+        count, confidence, right = (np.bincount(index, weights=weight, minlength=BINS) for weight in weights)
+        size = np.where(count > 0, count, np.nan)
+        return Reliability(count, confidence / size, right / size)
+
+    def risk(self) -> Float[np.ndarray, " N"]:
+        """risk(m) = (1/m) Σ_{n ≤ m} wrong_n over the m most confident of N images, at the coverage m/N.
+
+        Each of several equally confident images counts with their mean `wrong`. That is the expected curve when equals
+        are put in random order, and does not depend on the order they are given in.
+        """
+        order = np.argsort(-self.confidence, kind="stable")
+        confidence, wrong = self.confidence[order], self.wrong[order].astype(float)
+        first = np.flatnonzero(np.diff(confidence, prepend=np.inf))
+        equals = np.diff(first, append=len(order))
+        wrong = np.repeat(np.add.reduceat(wrong, first) / equals, equals)
+        return np.cumsum(wrong) / np.arange(1, len(order) + 1)
+
+    def aurc(self) -> float:
+        """Area under the curve of `risk` against the coverage: (1/N) Σ_m risk(m)."""
+        return float(np.mean(self.risk()))
 
 
 def bin_index(confidence: Float[np.ndarray, " N"]) -> Int[np.ndarray, " N"]:
@@ -67,18 +135,9 @@ def bin_index(confidence: Float[np.ndarray, " N"]) -> Int[np.ndarray, " N"]:
     return np.minimum((confidence * BINS).astype(int), BINS - 1)
 
 
-def risk_coverage(probabilities: ArrayLike, labels: ArrayLike) -> RiskCoverage:
-    """risk(m) = (1/m) Σ_{n ≤ m} wrong_n over the m most confident of N images, against the coverage m/N.
-
-    Each of several equally confident images counts with their mean `wrong`. That is the expected curve when equals are
-    put in random order, and does not depend on the order they are given in.
-    """
-    return _outcomes(probabilities, labels).risk_coverage()
-
-
 def evaluate(probabilities: ArrayLike, labels: ArrayLike) -> dict[str, int | float | None]:
     """The metrics of `metrics.json`; None where undefined: `nll_misses` without misses, top-k of at most k classes."""
-    return _outcomes(probabilities, labels).metrics()
+    return Outcomes.of(probabilities, labels).metrics()
 
 
 def intervals(
@@ -91,11 +150,7 @@ def intervals(
     left out. So is the ECE, which grows with each resampling, since chance moves every bin away from its confidence.
     Instead `ece_if_calibrated` says where it would lie if the model were right as often as it says, image by image.
     """
-    if num < 1 or not 0 < level < 1:
-        raise ValueError(
-            f"{num} resamples and level {level} were asked for; use at least one resample, and a level between 0 and 1"
-        )
-    outcomes, rng = _outcomes(probabilities, labels), np.random.default_rng(seed)
+    outcomes, rng = Outcomes.of(probabilities, labels), np.random.default_rng(seed)
     N = len(outcomes.loss)
     # In order of confidence from the start, so that no resample has to be sorted again.
     outcomes = outcomes.choose(np.argsort(-outcomes.confidence, kind="stable"))
@@ -133,98 +188,6 @@ def fpr95(inside: ArrayLike, outside: ArrayLike) -> float:
     return float(np.mean(inside >= outside[-flagged]))
 
 
-@dataclass(frozen=True)
-class _Outcomes:
-    """What the metrics need to know of each image; a resample of the images is a choice of rows."""
-
-    num_classes: int
-    rank: Int[np.ndarray, " N"]  # classes before the label when the most probable come first
-    loss: Float[np.ndarray, " N"]
-    distance: Float[np.ndarray, " N"]
-    confidence: Float[np.ndarray, " N"]
-
-    def choose(self, rows: Int[np.ndarray, " M"]) -> _Outcomes:
-        chosen = (values[rows] for values in (self.rank, self.loss, self.distance, self.confidence))
-        return _Outcomes(self.num_classes, *chosen)
-
-    def as_said(self, rng: np.random.Generator) -> _Outcomes:
-        """These images, each right with the probability that was said: what is known of it is its rank, 0 or not."""
-        wrong = rng.random(len(self.confidence)) >= self.confidence
-        return replace(self, rank=wrong.astype(int))
-
-    @property
-    def wrong(self) -> Bool[np.ndarray, " N"]:
-        return self.rank > 0
-
-    def metrics(self) -> dict[str, int | float | None]:
-        top = {f"top{k}_error": self.top_error(k) if k < self.num_classes else None for k in (1, 2, 3)}
-        return {
-            "n": len(self.loss),
-            **top,
-            "nll": self.nll(),
-            "nll_misses": self.nll_misses(),
-            "ece": self.calibration_error(),
-            "brier": self.brier(),
-            "aurc": self.aurc(),
-        }
-
-    def top_error(self, k: int) -> float:
-        return float(np.mean(self.rank >= k))
-
-    def nll(self) -> float:
-        return float(np.mean(self.loss))
-
-    def nll_misses(self) -> float | None:
-        """`nll` of the images whose predicted class is wrong; None when there are none."""
-        return float(np.mean(self.loss[self.wrong])) if self.wrong.any() else None
-
-    def brier(self) -> float:
-        """Squared distance from certainty of the label, summed over classes: (1/N) Σ_n Σ_k (p_n[k] − [k = y_n])²."""
-        return float(np.mean(self.distance))
-
-    def calibration_error(self) -> float:
-        _, confidence, right = self._bin_sums()
-        return float(np.abs(right - confidence).sum() / len(self.loss))
-
-    def reliability(self) -> Reliability:
-        count, confidence, right = self._bin_sums()
-        size = np.where(count > 0, count, np.nan)
-        return Reliability(count, confidence / size, right / size)
-
-    def _bin_sums(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Number, summed confidence and number right of the images in each bin."""
-        index, weights = bin_index(self.confidence), (None, self.confidence, ~self.wrong)
-        count, confidence, right = (np.bincount(index, weights=weight, minlength=BINS) for weight in weights)
-        return count, confidence, right
-
-    def aurc(self) -> float:
-        """Area under the curve of `risk_coverage`: (1/N) Σ_m risk(m)."""
-        return float(np.mean(self.risk_coverage().risk))
-
-    def risk_coverage(self) -> RiskCoverage:
-        order = np.argsort(-self.confidence, kind="stable")
-        confidence, wrong = self.confidence[order], self.wrong[order].astype(float)
-        first = np.flatnonzero(np.diff(confidence, prepend=np.inf))
-        equals = np.diff(first, append=len(order))
-        wrong = np.repeat(np.add.reduceat(wrong, first) / equals, equals)
-        m = np.arange(1, len(order) + 1)
-        return RiskCoverage(m / len(order), np.cumsum(wrong) / m)
-
-
-def _outcomes(probabilities: ArrayLike, labels: ArrayLike) -> _Outcomes:
-    p = _check_probabilities(probabilities)
-    N, K = p.shape
-    y = _check_labels(labels, N, K)[:, None]
-    own, classes = np.take_along_axis(p, y, axis=1), np.arange(K)
-    return _Outcomes(
-        num_classes=K,
-        rank=np.sum((p > own) | ((p == own) & (classes < y)), axis=1),
-        loss=-np.log(np.maximum(own[:, 0], _LEAST)),
-        distance=np.sum((p - (classes == y)) ** 2, axis=1),
-        confidence=p.max(axis=1),
-    )
-
-
 def _check_probabilities(probabilities: ArrayLike) -> Float[np.ndarray, "N K"]:
     p = np.asarray(probabilities, dtype=float)
     if p.ndim != 2 or 0 in p.shape:
@@ -239,20 +202,6 @@ def _check_probabilities(probabilities: ArrayLike) -> Float[np.ndarray, "N K"]:
             "apply a softmax to logits, and remove images that give NaN"
         )
     return p
-
-
-def _check_labels(labels: ArrayLike, N: int, K: int) -> Int[np.ndarray, " N"]:
-    y = np.asarray(labels)
-    if y.shape != (N,):
-        raise ValueError(f"labels have shape {y.shape}; give one label for each of the {N} rows of probabilities")
-    if not np.issubdtype(y.dtype, np.integer):
-        raise ValueError(f"labels have type {y.dtype}; give whole numbers from 0 to {K - 1}")
-    if y.min() < 0 or y.max() >= K:
-        raise ValueError(
-            f"labels go from {y.min()} to {y.max()}, and there are probabilities of {K} classes; "
-            f"number the classes from 0 to {K - 1}, in the order of the columns"
-        )
-    return y.astype(int)
 
 
 def _scores(scores: ArrayLike, name: str) -> Float[np.ndarray, " N"]:

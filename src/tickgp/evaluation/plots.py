@@ -15,8 +15,8 @@ from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from tickgp.evaluation.handover import hand_over, share_and_error
-from tickgp.evaluation.metrics import BINS, calibration_error, reliability, risk_coverage
+from tickgp.evaluation.handover import Rule, share_and_error
+from tickgp.evaluation.metrics import BINS, Outcomes
 from tickgp.evaluation.promise import Threshold, share_interval
 
 ORANGE, BLUE, GREEN, GREY, INK = "#E69F00", "#0072B2", "#009E73", "#D0D0D0", "#333333"
@@ -26,7 +26,8 @@ DIVERGING = LinearSegmentedColormap.from_list("diverging", ["#08306B", "#3E8EC4"
 
 def reliability_diagram(probabilities: Float[np.ndarray, "N K"], labels: Int[np.ndarray, " N"]) -> Figure:
     """Share right against confidence in bins, with 95 % intervals, above the number of images in each bin."""
-    bins = reliability(probabilities, labels)
+    outcomes = Outcomes.of(probabilities, labels)
+    bins = outcomes.reliability()
     figure = new_figure(5.6, 5.0)
     above, below = figure.subplots(2, 1, sharex=True, height_ratios=[3, 1])
     above.plot([0, 1], [0, 1], color=INK, linestyle="--", linewidth=1, label="says as much as is true")
@@ -37,7 +38,7 @@ def reliability_diagram(probabilities: Float[np.ndarray, "N K"], labels: Int[np.
     above.plot(bins.confidence[some], bins.right[some], "o", color=BLUE, label="test images")
     _percent_axis(above.yaxis)
     above.set(ylabel="share that is right", ylim=(-0.03, 1.03), xlim=(0, 1))
-    _headed(above, f"Calibration error (ECE) {100 * calibration_error(probabilities, labels):.1f} %")
+    _headed(above, f"Calibration error (ECE) {100 * outcomes.calibration_error():.1f} %")
     _counts(below, bins.count)
     for axes in (above, below):
         tidy(axes)
@@ -56,22 +57,23 @@ def handover_curve(
     probabilities: Float[np.ndarray, "N K"],
     labels: Int[np.ndarray, " N"],
     distance: Float[np.ndarray, " N"],
-    threshold: Threshold | None,
+    rule: Rule,
 ) -> Figure:
     """Error of the images kept against the share handed over, the least confident first; the threshold is marked.
 
     The mark may lie beside the curve: unusual images are handed over, however sure the model is.
     """
-    curve = risk_coverage(probabilities, labels)
+    risk = Outcomes.of(probabilities, labels).risk()
+    handed_over = 1 - np.arange(1, len(risk) + 1) / len(risk)
     figure = new_figure(5.6, 3.8)
     axes = figure.subplots()
-    axes.plot(1 - curve.coverage, curve.risk, color=BLUE, linewidth=1.8, label="test images")
+    axes.plot(handed_over, risk, color=BLUE, linewidth=1.8, label="test images")
     axes.set(xlabel="share of images handed over to a person", ylabel="error of the images kept")
-    axes.set_xlim(0, float(np.clip(1.5 * (1 - curve.coverage[curve.risk > 0].min(initial=1)), 0.1, 1)))
-    _room(axes, max(1.15 * curve.risk.max(), 0.01))
-    if threshold is not None:
-        asked = hand_over(probabilities.max(axis=1), distance, threshold)
-        _mark(axes, threshold, *share_and_error(asked, probabilities.argmax(axis=1) == labels))
+    axes.set_xlim(0, float(np.clip(1.5 * handed_over[risk > 0].max(initial=0), 0.1, 1)))
+    _room(axes, max(1.15 * risk.max(), 0.01))
+    if rule.threshold is not None:
+        asked = rule.hand_over(probabilities.max(axis=1), distance)
+        _mark(axes, rule.threshold, *share_and_error(asked, probabilities.argmax(axis=1) == labels))
     _percent_axis(axes.xaxis)
     _percent_axis(axes.yaxis)
     _headed(axes, "Error of the images kept")

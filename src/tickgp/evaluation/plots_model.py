@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 from jaxtyping import Float
 from matplotlib.axes import Axes
@@ -14,7 +12,6 @@ from matplotlib.patches import Rectangle
 from tickgp.evaluation.plots import BLUE, DIVERGING, GREY, INK, ORANGE, new_figure, tidy
 from tickgp.evaluation.plots_images import as_picture
 from tickgp.evaluation.reach import agreement, half_way
-from tickgp.gp.convolution import Convolutional
 from tickgp.gp.inducing import InducingPatches
 from tickgp.gp.kernels import AbstractKernel
 from tickgp.gp.patches import PatchGrid
@@ -64,23 +61,18 @@ def inducing_places(places: Float[np.ndarray, "M 2"], grid: PatchGrid) -> Figure
     return figure
 
 
-def translation_insensitivity(locations: Sequence[AbstractKernel], grid: PatchGrid) -> Figure:
+def translation_insensitivity(location: AbstractKernel, grid: PatchGrid) -> Figure:
     """k_loc against the distance in pixels, as a share of its value at 0; down and across where they differ."""
     figure = new_figure(5.6, 3.4)
     axes = figure.subplots()
     distance = np.linspace(0, max(*grid.image_shape[:2], 2) - 1, 200)
-    along = lambda kernel, way: agreement(kernel, distance[:, None] * np.array(way))
-    across, down = ([along(kernel, way) for kernel in locations] for way in ((0.0, 1.0), (1.0, 0.0)))
-    width = 1.8 if len(locations) == 1 else 1.0
-    axes.plot(
-        distance, np.transpose(across), color=BLUE, linewidth=width, label=["across", *[None] * (len(across) - 1)]
-    )
-    if not np.allclose(across, down, atol=1e-3):
-        labels = ["down", *[None] * (len(down) - 1)]
-        axes.plot(distance, np.transpose(down), color=ORANGE, linestyle="--", linewidth=width, label=labels)
+    across, down = (agreement(location, distance[:, None] * np.array(way)) for way in ((0.0, 1.0), (1.0, 0.0)))
+    axes.plot(distance, across, color=BLUE, linewidth=1.8, label="across")
+    if np.allclose(across, down, atol=1e-3):
+        _mark_half(axes, half_way(location, (0.0, 1.0)))
+    else:
+        axes.plot(distance, down, color=ORANGE, linestyle="--", linewidth=1.8, label="down")
         axes.legend(frameon=False, loc="upper right")
-    elif len(locations) == 1:
-        _mark_half(axes, half_way(locations[0], (0.0, 1.0)))
     axes.set(xlabel="distance between two equal patches (pixels)", ylabel="agreement of their responses")
     axes.set(xlim=(0, distance[-1]), ylim=(0, 1.05))
     tidy(axes)
@@ -93,10 +85,8 @@ def _mark_half(axes: Axes, half: float | None) -> None:
         axes.annotate(f"a half at {half:.2g} pixels", (half, 0.5), (8, 6), textcoords="offset points", fontsize=9)
 
 
-def patch_weights(covariance: Convolutional) -> Figure:
+def patch_weights(w: Float[np.ndarray, " P"], grid: PatchGrid) -> Figure:
     """The weight of each patch, as an image of where the patches stand."""
-    grid = covariance.grid
-    w = np.ones(grid.num_patches) if covariance.weights is None else np.asarray(covariance.weights.value, float)
     figure = new_figure(4.4, 3.6)
     axes = figure.subplots()
     norm = CenteredNorm(halfrange=float(np.abs(w).max()) or 1.0)

@@ -11,13 +11,13 @@ from numpy.typing import ArrayLike
 
 from tickgp.errors import UsageError
 
-LARGEST_SUGGESTION = 0.5
-"""Error beyond which a model that decides by itself is of no use."""
+_LIMITS = [limit for power in range(-6, -1) for n in range(10, 100) if (limit := float(f"{n}e{power}")) <= 0.5]
+"""Errors to advise, of two digits; with larger ones a model that decides by itself is of no use."""
 
 
 @dataclass(frozen=True)
 class Threshold:
-    """Keep images of at least `threshold` in confidence and at most `max_distance` from training, and no others."""
+    """Of the images that are not unusual keep those of at least `threshold` in confidence, and no others."""
 
     threshold: float
     max_error: float
@@ -32,17 +32,20 @@ class Threshold:
     """Wrong ones among those that are kept."""
     bound: float
     """Upper confidence bound of the error of the images that it keeps; at most `max_error`."""
-    max_distance: float = math.inf
-    """The largest distance from the training images at which an image still counts as like the held-out ones."""
 
 
 def choose_threshold(
-    confidence: ArrayLike, right: ArrayLike, *, max_error: float, level: float = 0.95, unusual: ArrayLike | None = None
+    confidence: Float[np.ndarray, " N"],
+    right: Bool[np.ndarray, " N"],
+    *,
+    max_error: float,
+    level: float = 0.95,
+    unusual: Bool[np.ndarray, " N"] | None = None,
 ) -> Threshold:
     """The lowest threshold t at which error(t) = P(wrong | confidence ≥ t) < `max_error`, with confidence `level`.
 
-    `confidence` (N,) and `right` (N,) are of held-out images: drawn as those to come, and used for no other choice.
-    Those that are `unusual` (N,) are handed over whatever their confidence; it is chosen on the others.
+    `confidence` and `right` are of held-out images: drawn as those to come, and used for no other choice. Those that
+    are `unusual` are handed over whatever their confidence; it is chosen on the others.
 
     A threshold passes when the exact binomial (Clopper-Pearson) upper bound of its error, at level 1 − δ, is at most
     `max_error`. Thresholds are tried in a fixed sequence: from the one that keeps the m most confident images down
@@ -58,12 +61,11 @@ def choose_threshold(
     fall when the threshold is lowered, in truth and not in the sample: that confidence means something.
     """
     _check_limits(max_error, level)
-    steps = _Steps.of(*_check_held_out(confidence, right, unusual))
-    if steps.num_usual < least_images(max_error, level):
-        raise ValueError(_too_few(steps, max_error, level))
+    usual = np.ones(len(right), bool) if unusual is None else ~unusual
+    steps = _Steps.of(check_confidence(confidence), ~right, usual)
     found = _lowest(steps, max_error, level)
     if found is None:
-        raise ValueError(_best_instead(steps, max_error, level))
+        raise ValueError(_why_none(steps, max_error, level))
     return found
 
 
@@ -71,15 +73,6 @@ def least_images(max_error: float, level: float = 0.95) -> int:
     """The least n with (1 − max_error)ⁿ ≤ 1 − level: images that suffice to choose on when none of them is wrong."""
     _check_limits(max_error, level)
     return math.ceil(math.log(1 - level) / math.log1p(-max_error))
-
-
-def _least_error(n: int, level: float) -> float:
-    """What n images can show when none of them is wrong: 1 − (1 − level)^(1/n), rounded up to two digits."""
-    if n == 0:
-        return 1.0
-    error = 1 - (1 - level) ** (1 / n)
-    scale = 10.0 ** (1 - math.floor(math.log10(error)))
-    return math.ceil(scale * error) / scale
 
 
 def upper_bound(errors: int | np.ndarray, n: int | np.ndarray, level: float = 0.95) -> np.ndarray:
@@ -119,11 +112,6 @@ class _Steps:
         return cls(c[last], last + 1, errors[last], num_usual=len(c), held_out=len(confidence))
 
     @property
-    def num_wrong(self) -> int:
-        """Wrong ones among the usual images."""
-        return int(self.errors[-1]) if len(self.errors) else 0
-
-    @property
     def images(self) -> str:
         """Which images these are, in words."""
         if self.num_usual == self.held_out:
@@ -132,6 +120,8 @@ class _Steps:
 
 
 def _lowest(steps: _Steps, max_error: float, level: float) -> Threshold | None:
+    if steps.num_usual < least_images(max_error, level):
+        return None
     starts, risk = _starts(steps.num_usual, max_error, level)
     bound = upper_bound(steps.errors, steps.kept, 1 - risk)
     passed = bound <= max_error
@@ -165,46 +155,25 @@ def _last_in_row(passed: Bool[np.ndarray, " T"], start: int) -> int:
     return start + int(np.argmin(np.append(passed[start:], False))) - 1
 
 
-def _best_instead(steps: _Steps, max_error: float, level: float) -> str:
-    """What to say when no threshold passes."""
+def _why_none(steps: _Steps, max_error: float, level: float) -> str:
+    """Why no threshold passes, and what can be done, such as to allow the least larger error that one passes for."""
+    needed, advice = least_images(max_error, level), ["hold out more images"]
     said = f"no threshold keeps the error below {max_error:g} with confidence {level:g} on {steps.images}"
-    if (found := _least_larger(steps, max_error, level)) is not None:
-        return (
-            f"{said}; the best that can be had is an error below {found.max_error:g}, keeping {100 * found.kept:.0f} % "
-            "of the images: allow that, hold out more images, or improve the model"
+    if steps.num_usual < needed:
+        said = (
+            f"{steps.images} cannot show an error below {max_error:g} with confidence {level:g}, even when all are "
+            f"right; at least {needed} are needed"
         )
-    nor = f", nor below any larger error up to {LARGEST_SUGGESTION:g}" if max_error < LARGEST_SUGGESTION else ""
-    often = f"{steps.num_wrong} of {steps.num_usual}"
-    return f"{said}{nor}: the model is wrong too often ({often}); improve it, or hold out more images"
-
-
-def _too_few(steps: _Steps, max_error: float, level: float) -> str:
-    """What to say of fewer images than are needed."""
-    needed, unusual = least_images(max_error, level), steps.held_out - steps.num_usual
-    fewer = ", count fewer as unusual (max-unusual)" if unusual > 1 and steps.held_out > needed else ""
-    return (
-        f"{steps.images} cannot show an error below {max_error:g} with confidence {level:g}, even when all are right; "
-        f"at least {needed} are needed: hold out more images{fewer}{_or_allow(steps, max_error, level)}"
-    )
-
-
-def _or_allow(steps: _Steps, max_error: float, level: float) -> str:
-    """What else to do where the held-out images are too few."""
-    if (found := _least_larger(steps, max_error, level)) is not None:
-        return f", or allow a larger error, such as {found.max_error:g}"
-    if not steps.num_wrong:
-        return ""
-    often = f"{steps.num_wrong} of {steps.num_usual}"
-    return f", and improve the model, which is wrong too often ({often}) for a larger error"
-
-
-def _least_larger(steps: _Steps, max_error: float, level: float) -> Threshold | None:
-    """The threshold of the least larger error that this data can promise; None if none is of use."""
-    least = _least_error(steps.num_usual, level)
-    larger = {least, *(min(float(f"{max_error * 1.1**i:.2g}"), LARGEST_SUGGESTION) for i in range(1, 200))}
-    limits = sorted(limit for limit in larger if max(max_error, least) <= limit <= LARGEST_SUGGESTION)
-    found = (_lowest(steps, limit, level) for limit in limits if limit > max_error)
-    return next((threshold for threshold in found if threshold is not None), None)
+        if needed < steps.held_out:
+            advice.append("count fewer as unusual (max-unusual)")
+    least = upper_bound(steps.errors, steps.kept, level).min(initial=1)  # of several starts each may risk less
+    larger = (_lowest(steps, limit, level) for limit in _LIMITS if limit > max_error and limit >= least)
+    if (best := next((found for found in larger if found is not None), None)) is not None:
+        kept = f"keeping {100 * best.kept:.0f} % of the images"
+        advice.append(f"allow an error below {best.max_error:g} (the best that can be had, {kept})")
+    if wrong := int(steps.errors.max(initial=0)):
+        advice.append(f"improve the model, which is wrong in {wrong} of {steps.num_usual}")
+    return f"{said}: {', or '.join(advice)}"
 
 
 def _check_limits(max_error: float, level: float) -> None:
@@ -212,20 +181,6 @@ def _check_limits(max_error: float, level: float) -> None:
         raise UsageError(f"max-error {max_error} was given; it must be above 0 and below 1, such as 0.01")
     if not 0 < level < 1:
         raise UsageError(f"confidence {level} was given; it must be above 0 and below 1, such as 0.95")
-
-
-def _check_held_out(
-    confidence: ArrayLike, right: ArrayLike, unusual: ArrayLike | None
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Confidences, which images are wrong, and which are usual."""
-    c = check_confidence(confidence)
-    r, u = np.asarray(right), np.zeros(len(c), bool) if unusual is None else np.asarray(unusual)
-    for name, given, such_as in (("right", r, "label == predicted"), ("unusual", u, "distance > limit")):
-        if given.shape != c.shape:
-            raise ValueError(f"`{name}` has shape {given.shape}; give true or false for each of the {len(c)} images")
-        if not np.isin(given, (0, 1)).all():
-            raise ValueError(f"`{name}` has type {given.dtype} and other values than true and false; give {such_as}")
-    return c, ~r.astype(bool), ~u.astype(bool)
 
 
 def check_confidence(confidence: ArrayLike) -> Float[np.ndarray, " N"]:

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from tickgp.gp.convolution import Convolutional, MultiOutputConvolutional
 from tickgp.gp.kernels import AbstractKernel, NotStationaryError, expected_crossings
-from tickgp.gp.layers import Layer
 from tickgp.gp.patches import PatchGrid
-
-PatchCovariance = Convolutional | MultiOutputConvolutional
 
 
 def agreement(kernel: AbstractKernel, offsets: Float[np.ndarray, "T D"]) -> Float[np.ndarray, " T"]:
@@ -49,13 +45,3 @@ def crossings_across(kernel: AbstractKernel, grid: PatchGrid) -> tuple[float, fl
         return None
     down, across = np.broadcast_to(np.asarray(rates, float), (2,))
     return float(down) * (grid.rows - 1) * grid.stride[0], float(across) * (grid.columns - 1) * grid.stride[1]
-
-
-def locations(covariances: Sequence[PatchCovariance]) -> list[AbstractKernel]:
-    """Their location kernels, of those that have one."""
-    return [k.response.location for k in covariances if k.response.location is not None]
-
-
-def located_kernels(layer: Layer) -> list[AbstractKernel]:
-    """The location kernels of a layer: one, or one for each latent; none when places do not matter."""
-    return locations([k for k in layer.gp.kernel.covariances if isinstance(k, PatchCovariance)])

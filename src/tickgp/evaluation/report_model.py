@@ -6,14 +6,11 @@ import numpy as np
 
 from tickgp.evaluation.markup import Section, paragraph, plot, text
 from tickgp.evaluation.plots_model import inducing_patches, inducing_places, patch_weights, translation_insensitivity
-from tickgp.evaluation.reach import PatchCovariance, crossings_across, located_kernels
 from tickgp.evaluation.words import describe
-from tickgp.gp.convolution import Convolutional
+from tickgp.gp.convolution import Convolutional, MultiOutputConvolutional
 from tickgp.gp.inducing import InducingPatches
-from tickgp.gp.kernels import AbstractKernel
 from tickgp.gp.layers import Layer
 from tickgp.gp.models import DeepGP
-from tickgp.gp.patches import PatchGrid
 
 
 def model_sections(model: DeepGP) -> list[Section]:
@@ -37,7 +34,7 @@ def _patches(model: DeepGP) -> Section | None:
 
 def _layer_patches(layer: Layer, which: str) -> str:
     inducing, covariance = layer.gp.inducing[0], layer.gp.kernel.covariances[0]
-    if not isinstance(inducing, InducingPatches) or not isinstance(covariance, PatchCovariance):
+    if not (isinstance(inducing, InducingPatches) and isinstance(covariance, Convolutional | MultiOutputConvolutional)):
         return ""
     grid, C = covariance.grid, covariance.grid.image_shape[2]
     said = "" if C in (1, 3) else f"Of {C} channels the first is shown. "
@@ -51,33 +48,17 @@ def _layer_patches(layer: Layer, which: str) -> str:
 
 
 def _places(model: DeepGP) -> Section | None:
-    layer = model.layers[-1]
-    locations, covariance = located_kernels(layer), layer.gp.kernel.covariances[0]
-    if not locations or not isinstance(covariance, PatchCovariance):
+    covariance = model.layers[-1].gp.kernel.covariances[0]
+    if not isinstance(covariance, Convolutional) or (location := covariance.response.location) is None:
         return None
     body = paragraph(
         "How far can a patch move before it means something else? The curve says how much the responses to two equal "
         "patches agree, by how far they are apart. A flat curve: places do not matter. A steep one: each place has its "
         "own meaning."
     )
+    figure = translation_insensitivity(location, covariance.grid)
     alt = "Agreement of the responses to two equal patches against their distance."
-    if rate := _sign_changes(locations, covariance.grid):
-        body += paragraph(f"A response is expected to change its sign {rate} (expected zero crossings).")
-        alt += f" Sign changes: {rate}."
-    figure = translation_insensitivity(locations, covariance.grid)
     return Section("places", "Does it matter where a patch stands?", body + plot(figure, alt))
-
-
-def _sign_changes(locations: list[AbstractKernel], grid: PatchGrid) -> str:
-    """How often, in words; nothing where no kernel is known to be stationary."""
-    rates = [found for kernel in locations if (found := crossings_across(kernel, grid)) is not None]
-    if not rates:
-        return ""
-    down, across = np.mean(rates, axis=0)
-    if not np.isfinite(across + down):
-        return "any number of times, for it is rough"
-    sideways = f"{across:.2g} times from the leftmost patch to the rightmost"
-    return f"{sideways} and {down:.2g} times from the top to the bottom"
 
 
 def _weights(model: DeepGP) -> Section | None:
@@ -90,11 +71,10 @@ def _weights(model: DeepGP) -> Section | None:
         "Each patch of an image has a weight in the scores, shown where the patch stands; those far from 0 count most, "
         "whether above (orange) or below (blue)."
     )
-    return Section(
-        "weights", "Which patches count", body + plot(patch_weights(covariance), "Patch weights as an image.")
-    )
+    figure = patch_weights(np.asarray(covariance.weights.value, float), covariance.grid)
+    return Section("weights", "Which patches count", body + plot(figure, "Patch weights as an image."))
 
 
 def _words(model: DeepGP) -> Section:
-    facts = "\n".join(f"<dt>{text(fact.topic)}</dt><dd>{text(fact.text)}</dd>" for fact in describe(model))
+    facts = "\n".join(f"<dt>{text(topic)}</dt><dd>{text(said)}</dd>" for topic, said in describe(model).items())
     return Section("model", "The model in words", f"<dl>\n{facts}\n</dl>")

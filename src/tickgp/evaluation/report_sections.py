@@ -13,7 +13,6 @@ from tickgp.evaluation import findings, plots
 from tickgp.evaluation.findings import counted, percent
 from tickgp.evaluation.handover import share_and_error
 from tickgp.evaluation.markup import Section, details, paragraph, picture, plot, table, text
-from tickgp.evaluation.metrics import calibration_error
 from tickgp.evaluation.plots_images import image_with_bars
 from tickgp.evaluation.report import ReportContents
 from tickgp.evaluation.report_model import model_sections
@@ -67,7 +66,7 @@ def headline(contents: ReportContents) -> str:
     found = [
         findings.mistakes(contents.metrics, outcome.labels),
         findings.calibration(outcome.confidence, outcome.right),
-        findings.handing_over(contents.rule, contents.rule_source),
+        findings.handing_over(contents.rule),
     ]
     return f'<div class="findings">\n{"".join(map(_finding, found))}</div>'
 
@@ -84,7 +83,7 @@ def sections(contents: ReportContents) -> list[Section]:
     """All sections that there is something to show for."""
     outcome = _Outcome.of(contents)
     made = [
-        _reliability(outcome),
+        _reliability(contents, outcome),
         _hand_over(contents, outcome),
         _uncertain(contents, outcome),
         _unusual(contents, outcome),
@@ -98,9 +97,9 @@ def sections(contents: ReportContents) -> list[Section]:
     return [section for section in made if section is not None]
 
 
-def _reliability(outcome: _Outcome) -> Section:
+def _reliability(contents: ReportContents, outcome: _Outcome) -> Section:
     figure = plots.reliability_diagram(outcome.probabilities, outcome.labels)
-    ece = f"{100 * calibration_error(outcome.probabilities, outcome.labels):.1f} %"
+    ece = f"{100 * contents.metrics['test']['ece']:.1f} %"
     body = paragraph(
         "Images are put together by how sure the model was. Each dot says how many of them it got right: on the dashed "
         "line its confidence can be taken at its word, above it is too modest, below too bold. The thin lines are 95 % "
@@ -112,7 +111,7 @@ def _reliability(outcome: _Outcome) -> Section:
 
 def _hand_over(contents: ReportContents, outcome: _Outcome) -> Section:
     rule = contents.rule
-    figure = plots.handover_curve(outcome.probabilities, outcome.labels, outcome.distance, rule.threshold)
+    figure = plots.handover_curve(outcome.probabilities, outcome.labels, outcome.distance, rule)
     body = paragraph(
         "The images it is least sure of go to a person first. The curve says how many of the others are labelled "
         "wrongly: it should fall fast."

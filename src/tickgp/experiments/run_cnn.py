@@ -20,7 +20,7 @@ from tickgp.baselines.temperature import fit_temperature, scaled
 from tickgp.baselines.training import CNNProgress, CNNState, initial_state, train_cnn
 from tickgp.data.contents import Split
 from tickgp.data.dataset import Dataset
-from tickgp.evaluation.metrics import nll, top_error
+from tickgp.evaluation.metrics import Outcomes
 from tickgp.experiments.cells import Cell, CnnConfig
 from tickgp.experiments.predictions import other_data, save_predictions
 from tickgp.experiments.results import Places, scores, thinned
@@ -130,14 +130,13 @@ def _watched(settings: CnnConfig, data: Dataset) -> tuple[Split, Split]:
 
 def _report(settings: CnnConfig, watched: tuple[Split, Split], event: CNNProgress, seconds: float) -> Report:
     """Where training stands; a CNN has no ELBO and no jitter, and its training ends at a step that fails."""
-    model, (test, train) = event.state.model, watched
-    p = {name: _dropout(settings, model, split) for name, split in {"train": train, "test": test}.items()}
+    test, train = (Outcomes.of(_dropout(settings, event.state.model, split), split.labels) for split in watched)
     return Report(
         step=event.step,
         elbo=float("nan"),
-        nll=nll(p["test"], test.labels),
-        top1_error=top_error(p["test"], test.labels),
-        train_nll=nll(p["train"], train.labels),
+        nll=test.nll(),
+        top1_error=test.top_error(),
+        train_nll=train.nll(),
         jitter=float("nan"),
         skipped=0,
         seconds=seconds,

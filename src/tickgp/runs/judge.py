@@ -11,7 +11,7 @@ import numpy as np
 from tickgp.data.contents import Split
 from tickgp.data.dataset import Dataset
 from tickgp.evaluation.handover import HeldOut
-from tickgp.evaluation.metrics import evaluate, intervals, nll, top_error
+from tickgp.evaluation.metrics import Outcomes, evaluate, intervals
 from tickgp.gp.models import DeepGP
 from tickgp.gp.predict import Prediction, predict
 from tickgp.runs.model_file import TrainedModel
@@ -34,7 +34,8 @@ def watch(config: Config, model: DeepGP, watched: Split) -> tuple[float, float]:
     p = predict(model, watched.images, key=jax.random.key(config.seed), **numbers).probabilities
     if not np.isfinite(p).all():
         return math.nan, math.nan
-    return nll(p, watched.labels), top_error(p, watched.labels)
+    outcomes = Outcomes.of(p, watched.labels)
+    return outcomes.nll(), outcomes.top_error()
 
 
 def held_out(trained: TrainedModel, data: Dataset, test: Prediction) -> HeldOut:

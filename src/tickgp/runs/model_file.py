@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,6 @@ from jaxtyping import Float
 from tickgp.errors import UsageError
 from tickgp.evaluation.familiarity import Familiarity
 from tickgp.evaluation.handover import HeldOut, Rule
-from tickgp.evaluation.promise import Threshold
 from tickgp.gp.convolution import Convolutional, MultiOutputConvolutional
 from tickgp.gp.models import DeepGP
 from tickgp.gp.patches import PatchGrid
@@ -71,15 +70,6 @@ class TrainedModel:
     ) -> Rule:
         """Which images the model decides by itself; by default as its settings allow."""
         return _rule(self.config, self.held_out, max_error, level, max_unusual)
-
-    def threshold(
-        self, max_error: float | None = None, level: float | None = None, max_unusual: float | None = None
-    ) -> Threshold:
-        """That of `rule`, where there is one."""
-        rule = self.rule(max_error, level, max_unusual)
-        if rule.threshold is None:
-            raise ValueError(rule.reason)
-        return rule.threshold
 
     @property
     def takes_rows(self) -> bool:
@@ -225,14 +215,12 @@ def _hand_over(trained: TrainedModel) -> dict[str, Any] | None:
     """The threshold, or why there is none, and what others can be chosen from."""
     if (held_out := trained.held_out) is None:
         return None
-    rule = trained.rule()
     outcomes = {
         "confidence": _digits(held_out.confidence),
         "right": held_out.right.astype(int).tolist(),
         "distance": _digits(held_out.distance),
     }
-    chosen = rule.reason if rule.threshold is None else asdict(rule.threshold)
-    return {"threshold": chosen, "source": held_out.source, **outcomes}
+    return {"threshold": trained.rule().as_json(), "source": held_out.source, **outcomes}
 
 
 def _digits(numbers: Float[np.ndarray, " N"]) -> list[float]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +15,7 @@ from tickgp.data.pictures import picture_size, read_picture
 from tickgp.data.pixels import to_channels
 from tickgp.errors import UsageError
 from tickgp.evaluation.handover import Rule
-from tickgp.gp.predict import DOUBTS
+from tickgp.gp.predict import DOUBTS, Prediction
 from tickgp.runs.model_file import TrainedModel
 
 _AT_ONCE = 512
@@ -75,7 +77,7 @@ def predict_files(
                     raise ValueError(f"{error}, or leave such files out with {SKIP}") from error
                 problems.append(str(error))
         if images:
-            answers += _answers(trained, np.stack(images), names, rule)
+            answers += answers_of(trained.predict(np.stack(images)), names, trained.class_names, rule)
     return answers, problems
 
 
@@ -111,10 +113,10 @@ def _read(trained: TrainedModel, file: Path) -> np.ndarray:
     return to_channels(read_picture(file, (height, width), fit=trained.config.data.fit), channels)
 
 
-def _answers(trained: TrainedModel, images: np.ndarray, names: list[str], rule: Rule) -> list[Answer]:
-    prediction = trained.predict(images)
+def answers_of(prediction: Prediction, names: Sequence[str], class_names: tuple[str, ...], rule: Rule) -> list[Answer]:
+    """What is said of images that are called by these names."""
     doubts = {name: getattr(prediction, name) for name in DOUBTS}
-    doubts = {name: [None] * len(images) if d is None else np.asarray(d, float).tolist() for name, d in doubts.items()}
+    doubts = {name: [None] * len(names) if d is None else np.asarray(d, float).tolist() for name, d in doubts.items()}
     p, distance = np.asarray(prediction.probabilities, float), prediction.distance
     best, confidence = p.argmax(axis=1), p.max(axis=1)
     person = rule.hand_over(confidence, distance).tolist()
@@ -122,12 +124,26 @@ def _answers(trained: TrainedModel, images: np.ndarray, names: list[str], rule: 
     return [
         Answer(
             file=name,
-            label=trained.class_names[best[i]],
+            label=class_names[best[i]],
             probability=float(confidence[i]),
             **{doubt: values[i] for doubt, values in doubts.items()},
             unusual=unusual[i],
             hand_over=person[i],
-            probabilities=dict(zip(trained.class_names, p[i].tolist(), strict=True)),
+            probabilities=dict(zip(class_names, p[i].tolist(), strict=True)),
         )
         for i, name in enumerate(names)
     ]
+
+
+def as_csv(answers: Sequence[Answer], true: Sequence[str] = ()) -> str:
+    """A line for each answer, with the `true` class of each where they are known."""
+    text = io.StringIO()
+    table = csv.writer(text, lineterminator="\n")
+    numbers = ("probability", *DOUBTS, "unusual", "hand_over")
+    first = ["image", "true", "predicted"] if true else ["image", "predicted"]
+    table.writerow([*first, *numbers, *(f"p({name})" for name in answers[0].probabilities)])
+    for i, answer in enumerate(answers):
+        cells = [*(getattr(answer, name) for name in numbers), *answer.probabilities.values()]
+        shown = [f"{cell:.9g}" if isinstance(cell, float) else cell for cell in cells]  # all that single precision has
+        table.writerow([answer.file, *true[i : i + 1], answer.label, *shown])
+    return text.getvalue()

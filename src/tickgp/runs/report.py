@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from tickgp.data.dataset import Dataset
 from tickgp.errors import UsageError
 from tickgp.evaluation.handover import Rule
 from tickgp.evaluation.report import ReportContents, render
 from tickgp.files import write_whole
-from tickgp.gp.predict import DOUBTS, Prediction
+from tickgp.gp.predict import Prediction
 from tickgp.runs.folder import load_own, read_history, read_json
 from tickgp.runs.model_file import TrainedModel, load_model
 from tickgp.runs.places import without_folders
+from tickgp.runs.predict import answers_of, as_csv
 from tickgp.training.toml import format_config
 
 
@@ -54,17 +51,9 @@ def write_report(
 
 def write_predictions(folder: Path, data: Dataset, prediction: Prediction, rule: Rule) -> None:
     """`predictions.csv`: of each test image what it is, what the model says, how surely, and who decides."""
-    names, p = data.class_names, np.asarray(prediction.probabilities)
-    doubts = np.stack([np.asarray(getattr(prediction, name)) for name in DOUBTS], axis=1)
-    distance = np.asarray(prediction.distance, float)
-    decided = np.stack([rule.unusual(distance), rule.hand_over(p.max(axis=1), distance)], axis=1)
-    content = io.StringIO()
-    table = csv.writer(content, lineterminator="\n")
-    columns = ["image", "true", "predicted", "probability", *DOUBTS, "unusual", "hand_over"]
-    table.writerow([*columns, *(f"p({name})" for name in names)])
-    for i, (label, said) in enumerate(zip(data.test.labels, p.argmax(axis=1), strict=True)):
-        table.writerow([data.test.name(i), names[label], names[said], p[i, said], *doubts[i], *decided[i], *p[i]])
-    _write(folder / "predictions.csv", content.getvalue())
+    names = [data.test.name(i) for i in range(len(data.test))]
+    answers = answers_of(prediction, names, data.class_names, rule)
+    _write(folder / "predictions.csv", as_csv(answers, true=[data.class_names[label] for label in data.test.labels]))
 
 
 def _write(path: Path, content: str) -> None:

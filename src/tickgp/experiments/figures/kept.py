@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from tickgp.evaluation.metrics import nll
+from tickgp.evaluation.metrics import Outcomes
 from tickgp.experiments.predictions import read_predictions
 from tickgp.experiments.results import Places
 from tickgp.experiments.tables import Book
@@ -24,5 +24,7 @@ def predictions_of(book: Book, places: Places, name: str, on: str, way: str, lab
     if result is None or found is None:
         return None
     p = found[f"{on}/{way}"]
-    same = len(p) == len(labels) and np.isclose(nll(p, labels), result["metrics"][on][way]["test"]["nll"], rtol=1e-4)
+    same = len(p) == len(labels) and np.isclose(
+        Outcomes.of(p, labels).nll(), result["metrics"][on][way]["test"]["nll"], rtol=1e-4
+    )
     return p if same else None
