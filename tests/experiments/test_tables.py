@@ -21,6 +21,7 @@ from tickgp.experiments.run_gp import learned_location
 from tickgp.experiments.side_tables import (
     calibration_table,
     catching_up_table,
+    channels_table,
     cnn_seeds_table,
     hits_table,
     sampler_table,
@@ -256,6 +257,19 @@ def test_the_time_of_a_step_leaves_out_what_was_compiled():
     curve = [{"step": 100 * (n + 1), "seconds": time} for n, time in enumerate(seconds)]
     assert step_ms({"curve": curve}) == pytest.approx(2.0)
     assert np.isnan(step_ms({"curve": curve[:2]}))
+
+
+def test_channels_stand_below_each_other(tmp_path):
+    """A dataset without a run is left out, and a number of channels too."""
+    assert channels_table(Book(tmp_path, "paper")) == channels_table(Book(tmp_path, "smoke")) == ""
+    metrics = {"test": {"100": scores(0.01, 0.03), "5": scores(0.02, 0.04)}}
+    write(tmp_path, "cifar10-5000/channels-10", {"metrics": metrics, "elbo": -4190.4}, "smoke")
+    table = rows(channels_table(Book(tmp_path, "smoke")))
+    assert [line.split(" | ")[:2] for line in table] == [
+        ["| CIFAR-10, channels", "− ELBO (×10³)"],
+        ["| ---", "---"],
+        ["| 10", "4.190"],
+    ]
 
 
 def test_price_and_gain_of_a_sampler(tmp_path):

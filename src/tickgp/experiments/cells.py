@@ -23,6 +23,8 @@ LENGTHSCALES = (1, 2, 4, 8, 16, 32, 64)
 """Of the location kernel, in pixels, where it is not learned."""
 STARTS = (3, 16)
 """Of a learned one at the start, in pixels: the paper's, which all experiments have, and a longer one beside it."""
+CHANNELS = (2, 3, 5, 10)
+"""Between two layers. The paper does not say how many it has; all other experiments have the last of these."""
 SAMPLES = (100, 5)
 """Draws behind a prediction: ours, and the paper's."""
 
@@ -115,6 +117,17 @@ def insensitivity(
     if model == "tick":
         settings = replace(settings, location_lengthscale=float(fixed or start), learn_location=fixed is None)
     return Cell(_seeded(name, seed), scale, Config(seed, 100, data=data, model=settings, training=training))
+
+
+def channels(dataset: str, number: int, scale: Scale) -> Cell:
+    """A TICK-GP of two layers for few images with so many channels between them, otherwise as `tickgp train` has it."""
+    data = DataConfig(dataset, train_images=5000, test_images=3000)
+    model, training = ModelConfig("deep-tick"), TrainingConfig(max_steps=2000, batch_size=64, report_every=500)
+    if scale == "smoke":
+        config = _deep(dataset, "tick", 2, scale)
+        data, model, training = config.data, config.model, config.training
+    config = Config(0, 100, data=data, model=replace(model, channels=number), training=training)
+    return Cell(f"{dataset}-5000/channels-{number}", scale, config)
 
 
 def deep(dataset: str, kernel: Kernel, depth: int, scale: Scale) -> Cell:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tickgp.experiments.cells import (
+    CHANNELS,
     DROPOUT_RATES,
     ENSEMBLE_SEEDS,
     LENGTHSCALES,
@@ -15,6 +16,7 @@ from tickgp.experiments.cells import (
     Cell,
     Kernel,
     Scale,
+    channels,
     cnn,
     deep,
     deep_se,
@@ -99,6 +101,17 @@ def swept(dataset: str, scale: Scale) -> dict[str, list[Cell]]:
     }
 
 
+def _channels(scale: Scale) -> list[Cell]:
+    """None at the paper's settings: the paper has no such experiment."""
+    return [cell for dataset in DEEP_DATASETS for cell in with_channels(dataset, scale).values()]
+
+
+def with_channels(dataset: str, scale: Scale) -> dict[int, Cell]:
+    """Two layers, by the number of channels between them."""
+    numbers: dict[Scale, tuple[int, ...]] = {"paper": (), "fast": CHANNELS, "smoke": CHANNELS[::3]}
+    return {number: channels(dataset, number, scale) for number in numbers[scale]}
+
+
 def _dropout(scale: Scale) -> list[Cell]:
     return [shallow("mnist", "tick", scale), *(cnn("mnist", scale, dropout=rate) for rate in (0.25, 0.75))]
 
@@ -131,6 +144,7 @@ EXPERIMENTS = {
     "pretrained": Experiment("the small TICK-GP that comes with the library", _pretrained),
     "seeds": Experiment("SE, Conv and TICK on MNIST with three seeds", _seeds),
     "insensitivity": Experiment("TICK with fixed location lengthscales beside learned ones", _insensitivity),
+    "channels": Experiment("two layers of TICK with few and many channels between them", _channels),
     "full-covariance": Experiment("hidden layers drawn from marginals, jointly, and through u", _full_covariance),
 }
 
