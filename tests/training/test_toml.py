@@ -20,6 +20,12 @@ def test_round_trip(config, tmp_path):
     assert read_config(tmp_path / "config.toml") == config
 
 
+def test_settings_that_a_model_does_not_have_are_not_written():
+    """Else a model would be refused as soon as one of them had another default."""
+    assert "channels" not in format_config(Config(model=ModelConfig("tick")))
+    assert "channels" in format_config(Config(model=ModelConfig("deep-tick")))
+
+
 def test_what_is_not_given_keeps_its_default():
     config = parse_config('seed = 7\n[model]\nname = "conv"\nvariance = 2\n', "here")
     assert config == replace(Config(), seed=7, model=ModelConfig(name="conv", variance=2.0))

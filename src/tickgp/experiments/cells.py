@@ -229,7 +229,7 @@ def _deep(dataset: str, kernel: Kernel, depth: int, scale: Scale) -> Config:
     name: ModelName = f"deep-{kernel}"  # type: ignore[assignment]
     places: dict[str, Any] = {"places": "uniform"} if kernel == "tick" else {}
     batch: dict[str, Any] = {"batch_size": 64 if dataset == "cifar10" else 32, "watched_images": 2000}
-    sizes: dict[str, Any] = {"num_inducing": 384, "stride": 1, "hidden_stride": 1}
+    sizes: dict[str, Any] = {"num_inducing": 384, "stride": 1, "hidden_stride": 1, "channels": 10}
     start: dict[str, Any] = {"variance": 5.0}
     if depth > 1:
         start |= {"lengthscale": 4.0, "hidden_variance": 0.1, "hidden_lengthscale": 2.0}

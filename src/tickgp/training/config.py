@@ -86,8 +86,8 @@ class ModelConfig:
     what it sees (for patches of 5 pixels 1 up to 20 pixels, 2 up to 36, and so on), at most the size of a patch."""
     hidden_stride: int | None = None
     """Step between patches of a hidden layer; by default as for stride."""
-    channels: int = 10
-    """Channels of the images between layers."""
+    channels: int = 5
+    """Channels of the images between layers. The paper does not say how many; our runs of its tables have 10."""
     width: int = 30
     """Outputs of a hidden layer of deep-se."""
     num_inducing: int = 200

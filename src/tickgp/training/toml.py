@@ -11,7 +11,7 @@ from typing import Any
 import cattrs
 import tomli_w
 
-from tickgp.training.config import Config
+from tickgp.training.config import Config, applies
 
 
 def parse_config(text: str, source: str) -> Config:
@@ -36,9 +36,10 @@ def read_config(path: Path) -> Config:
 
 
 def format_config(config: Config) -> str:
-    """The settings as TOML; a setting that is None is left out."""
+    """The settings as TOML; a setting that is None is left out, and one that the model does not have."""
     sections = converter().unstructure(config)
-    return tomli_w.dumps({name: _given(value) for name, value in sections.items()})
+    model = {name: value for name, value in sections["model"].items() if applies(name, config.model.name)}
+    return tomli_w.dumps({name: _given(value) for name, value in {**sections, "model": model}.items()})
 
 
 def _given(value: Any) -> Any:
