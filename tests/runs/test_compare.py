@@ -6,16 +6,23 @@ from pathlib import Path
 
 import pytest
 
-from tickgp.runs.compare import compare_runs
+from tickgp.runs.compare import compare_runs, misleads
 from tickgp.training.config import Config, DataConfig, ModelConfig
 from tickgp.training.toml import format_config
 
 
 def write_run(
-    folder: Path, elbo: float | None, *, sha256: str = "ab" * 32, labels: str = "ef" * 32, model="tick", **settings
+    folder: Path,
+    elbo: float | None,
+    *,
+    sha256: str = "ab" * 32,
+    labels: str = "ef" * 32,
+    model="tick",
+    nll=0.2,
+    **settings,
 ) -> Path:
     folder.mkdir()
-    test = {"n": 10, "top1_error": 0.1, "nll": 0.2, "ece": 0.01}
+    test = {"n": 10, "top1_error": 0.1, "nll": nll, "ece": 0.01}
     (folder / "metrics.json").write_text(json.dumps({"model": model, "steps": 5, "elbo": elbo, "test": test}))
     dataset = {"name": "digits", "sha256": sha256, "labels_sha256": labels}
     (folder / "manifest.json").write_text(json.dumps({"dataset": dataset}))
@@ -32,6 +39,13 @@ def test_the_best_elbo_comes_first_and_none_last(tmp_path):
     compared = compare_runs(runs)
     assert [Path(run.run).name for run in compared] == ["high", "low", "none"]
     assert compared[0].test["nll"] == 0.2
+
+
+@pytest.mark.parametrize(("nll", "expected"), [(0.19, False), (0.17, True), (0.3, False)])
+def test_it_is_noticed_when_the_best_elbo_has_not_nearly_the_least_nll(tmp_path, nll, expected):
+    write_run(tmp_path / "none", None, nll=0.01)
+    best, other = write_run(tmp_path / "best", -5.0), write_run(tmp_path / "other", -9.0, nll=nll)
+    assert misleads(compare_runs([other, tmp_path / "none", best])) == expected
 
 
 def test_runs_on_different_data_are_refused(tmp_path):

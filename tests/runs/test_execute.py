@@ -520,3 +520,31 @@ def test_the_report_of_a_run_that_is_trained_further_is_of_one_state(finished, t
     trained, metrics = load_model(run), json.loads((run / "metrics.json").read_text())
     write_report(run, trained, data, trained.predict(data.test.images), metrics)
     assert (run / "report.html").read_text() == before
+
+
+def lines_of(nll: list[float | None], train_nll: list[float]) -> list[dict]:
+    return [
+        {"step": 10 * i, "nll": a, "train_nll": b} for i, (a, b) in enumerate(zip(nll, train_nll, strict=True), start=1)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("nll", "train_nll", "step"),
+    [
+        ([0.9, 0.5, 0.8], [0.9, 0.4, 0.1], 20),
+        ([0.9, None, 0.5, 0.8], [0.9, 0.5, 0.4, 0.1], 30),
+        ([0.9, 0.5, 0.59], [0.9, 0.4, 0.1], None),  # a little, as curves go
+        ([0.9, 0.03, 0.06], [0.9, 0.4, 0.1], None),
+        ([0.9, 0.5, 0.8], [0.9, 0.4, 0.6], None),  # training images too: it is something else
+        ([], [], None),
+    ],
+)
+def test_a_model_that_fits_its_training_images_too_closely(nll, train_nll, step):
+    assert judge.overfitting(lines_of(nll, train_nll)) == step
+
+
+def test_it_is_said_what_to_do_about_it(tmp_path, monkeypatch):
+    monkeypatch.setattr(running, "overfitting", lambda history: 10)
+    notes = [event.text for event in execute(tmp_path / "run", SMALL) if isinstance(event, Note)]
+    (said,) = [text for text in notes if "least at step 10" in text]
+    assert "(--max-steps 10, or --no-weights)" in said

@@ -139,7 +139,7 @@ def compare(
     json: Json = False,
 ) -> None:
     """Runs in the order of their ELBO, which needs no held-out images, with their test metrics beside it."""
-    from tickgp.runs.compare import MIXED, NO_ELBO, READ_DIFFERENTLY, compare_runs
+    from tickgp.runs.compare import MISLED, MIXED, NO_ELBO, READ_DIFFERENTLY, compare_runs, misleads
 
     compared, console = compare_runs(runs), open_console(json)
     if json:
@@ -152,6 +152,8 @@ def compare(
         say(console, MIXED)
     if len({run.images for run in compared}) > 1:
         say(console, READ_DIFFERENTLY)
+    if misleads(compared):
+        say(console, MISLED)
 
 
 def info(run: Model, /, json: Json = False) -> None:

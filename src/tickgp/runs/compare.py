@@ -26,6 +26,10 @@ READ_DIFFERENTLY = (
     "the same labels of images that were read in different ways: the ELBO chooses between these too, if the files were "
     "the same"
 )
+MISLED = (
+    "the run with the best ELBO has not nearly the least NLL on test images: with few training images the ELBO can "
+    "favour a model that fits them too closely"
+)
 _READING = ("image_size", "fit", "grey")
 """Settings that change how an image is read, and not which images there are."""
 
@@ -69,6 +73,12 @@ def compare_runs(folders: Sequence[Path]) -> list[Compared]:
                 "cannot be compared; train them with the same --sampling"
             )
     return sorted(map(_compared, folders), key=lambda run: float("inf") if run.elbo is None else -run.elbo)
+
+
+def misleads(compared: Sequence[Compared]) -> bool:
+    """Whether the NLL of the run with the best ELBO is a tenth or more above the least one with an ELBO."""
+    ranked = [run.test["nll"] for run in compared if run.elbo is not None]
+    return bool(ranked) and ranked[0] > 1.1 * min(ranked)
 
 
 def _compared(folder: Path) -> Compared:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -36,6 +37,20 @@ def watch(config: Config, model: DeepGP, watched: Split) -> tuple[float, float]:
         return math.nan, math.nan
     outcomes = Outcomes.of(p, watched.labels)
     return outcomes.nll(), outcomes.top_error()
+
+
+def overfitting(history: Sequence[dict[str, Any]]) -> int | None:
+    """The step of the least NLL of held-out images in lines of metrics.jsonl, if it has risen by a fifth since then.
+
+    And if that of training images has fallen meanwhile: the model fits these too closely. The ELBO does not tell, since
+    what is learned with it, such as the weights of patches, is not paid for in it as q(u) is.
+    """
+    lines = [line for line in history if None not in (line["nll"], line["train_nll"])]
+    if not lines:
+        return None
+    best, last = min(lines, key=lambda line: line["nll"]), lines[-1]
+    rose = last["nll"] > 1.2 * best["nll"] and last["nll"] > best["nll"] + 0.05
+    return best["step"] if rose and last["train_nll"] < best["train_nll"] else None
 
 
 def held_out(trained: TrainedModel, data: Dataset, test: Prediction) -> HeldOut:

@@ -17,13 +17,13 @@ from tickgp.evaluation.bound import dataset_elbo, guessing_bound
 from tickgp.evaluation.familiarity import Familiarity
 from tickgp.runs.events import Event, Note, Report, Stage, Step
 from tickgp.runs.folder import read_history, read_json, withdraw, write_history, write_json
-from tickgp.runs.judge import final_metrics, held_out, watch, watched_images
+from tickgp.runs.judge import final_metrics, held_out, overfitting, watch, watched_images
 from tickgp.runs.manifest import write_manifest
 from tickgp.runs.model_file import TrainedModel, save_model
 from tickgp.runs.report import write_predictions, write_report
 from tickgp.training.assemble import train_settings
 from tickgp.training.checkpoint import Checkpoint, checkpoints, load_checkpoint, save_checkpoint
-from tickgp.training.config import Config
+from tickgp.training.config import Config, ModelConfig, applies
 from tickgp.training.loop import Progress, State, train
 from tickgp.training.stopping import at_rest
 
@@ -111,6 +111,8 @@ class Run:
         """Judge the trained model and complete the folder."""
         if self.history and all(line["elbo"] is None for line in self.history):
             raise ArithmeticError("not one step could be applied; try a smaller learning rate, or float64")
+        if (best := overfitting(self.history)) is not None:
+            yield Note(_too_close(best, self.config.model))
         yield Stage("testing")
         bound: float | None = None
         try:
@@ -151,6 +153,16 @@ class Run:
     def write_manifest(self, seconds: float) -> None:
         device = jax.devices()[0].device_kind
         write_manifest(self.folder, self.config, self.data, self.command, device, seconds)
+
+
+def _too_close(best: int, model: ModelConfig) -> str:
+    """What to do about a model that fits its training images too closely since the step `best`."""
+    simpler = ", or --no-weights" if model.weights and applies("weights", model.name) else ""
+    return (
+        f"the NLL of held-out images was least at step {best} and has risen since, while that of training images fell: "
+        "the model fits these too closely, which its ELBO does not tell; train anew with fewer steps "
+        f"(--max-steps {best}{simpler}), or with more images"
+    )
 
 
 def _training(

@@ -104,9 +104,9 @@ class ModelConfig:
     """Its lengthscale at the start, in pixels; by default half the shorter side of what the last layer sees.
     The paper: 3."""
     learn_location: bool = True
-    """Learn that lengthscale: by how much a TICK-GP is insensitive to translations."""
+    """Whether to learn that lengthscale: by how much a TICK-GP is insensitive to translations."""
     weights: bool = True
-    """Learn a weight for each patch of the last layer."""
+    """Whether to learn a weight for each patch of the last layer."""
     variance: float | None = None
     """Variance of the last layer's kernel at the start; by default 100 between patches, 5 between whole images."""
     lengthscale: float | None = None
@@ -119,7 +119,7 @@ class ModelConfig:
     hidden_q_mu: float = 0.01
     """Noise that tells hidden channels apart at the start; the paper: 0."""
     hidden_mean_field: bool = True
-    """A diagonal covariance of q(u) instead of a full one in hidden layers: faster, and hardly worse."""
+    """Whether the covariance of q(u) in hidden layers is diagonal instead of full: faster, and hardly worse."""
     mean_field: bool = False
     """A diagonal covariance of q(u) instead of a full one in all layers."""
     sampling: Sampling = "marginal"
@@ -163,8 +163,8 @@ class TrainingConfig:
     decay_factor: float = 4.0
     """See decay."""
     natural_gradients: bool = True
-    """Train the last layer's q(u) by natural gradients, with steps of the size of the learning rate but at most 1,
-    unless it is mean-field or the likelihood is robustmax; Adam trains the rest."""
+    """Whether to train the last layer's q(u) by natural gradients, with steps of the size of the learning rate but at
+    most 1, unless it is mean-field or the likelihood is robustmax; Adam trains the rest."""
     hidden_mean_rate: float = 1.0
     """Factor on the learning rate of the means of the hidden layers' q(u)."""
     start_from: Path | None = None
