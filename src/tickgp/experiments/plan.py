@@ -140,7 +140,7 @@ EXPERIMENTS = {
     ),
     "misclassified": Experiment("probabilities of misclassified images of MNIST and Semeion", _table3),
     "dropout": Experiment("train and test NLL of TICK and of B-CNNs of two dropout rates", _dropout),
-    "traces": Experiment("error against time, depths 1 to 3", _traces),
+    "traces": Experiment("error against steps, depths 1 to 3", _traces),
     "pretrained": Experiment("the small TICK-GP that comes with the library", _pretrained),
     "seeds": Experiment("SE, Conv and TICK on MNIST with three seeds", _seeds),
     "insensitivity": Experiment("TICK with fixed location lengthscales beside learned ones", _insensitivity),
