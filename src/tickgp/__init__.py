@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tickgp.gp.likelihoods import Bernoulli, Gaussian, RobustMax, Softmax
     from tickgp.gp.models import DeepGP
     from tickgp.gp.objective import elbo
-    from tickgp.gp.params import freeze, trainable, unfreeze
+    from tickgp.gp.params import Normal, freeze, trainable, unfreeze
     from tickgp.gp.predict import Prediction, predict, predict_moments
     from tickgp.gp.warm_start import warm_start
     from tickgp.runs.model_file import load_model
@@ -52,7 +52,7 @@ _HOMES = {
     "tickgp.gp.likelihoods": ("Bernoulli", "Gaussian", "RobustMax", "Softmax"),
     "tickgp.gp.models": ("DeepGP",),
     "tickgp.gp.objective": ("elbo",),
-    "tickgp.gp.params": ("freeze", "trainable", "unfreeze"),
+    "tickgp.gp.params": ("Normal", "freeze", "trainable", "unfreeze"),
     "tickgp.gp.predict": ("Prediction", "predict", "predict_moments"),
     "tickgp.gp.warm_start": ("warm_start",),
     "tickgp.runs.model_file": ("load_model",),

@@ -28,6 +28,7 @@ from tickgp.experiments.side_tables import (
     seeds_table,
     step_ms,
     training_table,
+    weights_table,
 )
 from tickgp.experiments.tables import Book, about_cnns, table1, table2, table3
 from tickgp.runs.model_file import load_model
@@ -269,6 +270,19 @@ def test_channels_stand_below_each_other(tmp_path):
         ["| CIFAR-10, channels", "− ELBO (×10³)"],
         ["| ---", "---"],
         ["| 10", "4.190"],
+    ]
+
+
+def test_weights_are_compared_where_there_are_two_seeds(tmp_path):
+    assert weights_table(Book(tmp_path, "paper")) == weights_table(Book(tmp_path, "smoke")) == ""
+    metrics = {"test": {"100": scores(0.01, 0.03), "5": scores(0.02, 0.04)}}
+    for name, elbo in {"equal": -70.0, "prior": -40.0, "prior-seed1": -50.0}.items():
+        write(tmp_path, f"mnist-300/weights-{name}", {"metrics": metrics, "elbo": elbo}, "smoke")
+    table = rows(weights_table(Book(tmp_path, "smoke")))
+    assert [line.split(" | ")[:2] for line in table] == [
+        ["| MNIST, weights", "− ELBO (nats)"],
+        ["| ---", "---"],
+        ["| learned, with a prior", "45 ± 7 <sub>40, 50</sub>"],
     ]
 
 

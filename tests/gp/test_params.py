@@ -4,12 +4,24 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jaxtyping import Array
+from scipy import stats
 
 from tickgp.gp.builders import deep_se, deep_tick, tick
 from tickgp.gp.inducing import AbstractInducing
 from tickgp.gp.kernels import AbstractStationary, Matern32, SquaredExponential, Sum
 from tickgp.gp.likelihoods import AbstractClassification, Softmax
-from tickgp.gp.params import AbstractParameter, Positive, Real, Triangular, freeze, positive, trainable, unfreeze
+from tickgp.gp.params import (
+    AbstractParameter,
+    Normal,
+    Positive,
+    Real,
+    Triangular,
+    freeze,
+    log_prior,
+    positive,
+    trainable,
+    unfreeze,
+)
 from tickgp.gp.variational import AbstractVariational
 
 IMAGES = np.random.default_rng(0).uniform(size=(12, 6, 6, 1))
@@ -90,6 +102,24 @@ def test_a_parameter_given_as_a_scale_is_kept():
     assert positive(fixed) is fixed
     assert SquaredExponential(fixed).variance is fixed
     np.testing.assert_allclose(positive(2.0).value, 2.0, rtol=1e-6)
+
+
+def test_the_prior_is_the_density_beside_that_at_its_mean():
+    """Of all parameters that have one, wherever they are and whether they are trained or not."""
+    values, others = np.array([[0.3, -2.0], [1.0, 5.0]]), np.array([-1.0, 4.0])
+    model = {"a": [Real(values, prior=Normal(1.0, 0.5)), Real(others)], "b": Real(others, False, Normal()), "c": others}
+    expected = stats.norm(1, 0.5).logpdf(values) - stats.norm(1, 0.5).logpdf(1)
+    expected = expected.sum() + (stats.norm.logpdf(others) - stats.norm.logpdf(0)).sum()
+    np.testing.assert_allclose(log_prior(model), expected, rtol=1e-5)
+    assert log_prior(toy()) == 0
+    moved = freeze(model, lambda m: m["a"])
+    np.testing.assert_allclose(log_prior(moved), expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("deviation", [0.0, -1.0, np.nan])
+def test_a_prior_without_width_is_refused(deviation):
+    with pytest.raises(ValueError, match=r"a deviation of .* was given; it must be above 0"):
+        Normal(0.0, deviation)
 
 
 def test_triangular_ignores_what_is_above_the_diagonal():

@@ -12,7 +12,7 @@ from tickgp.gp.builders import deep_tick
 from tickgp.gp.kernels import AbstractKernel, Matern32, Matern52, SquaredExponential
 from tickgp.gp.likelihoods import Softmax
 from tickgp.gp.means import IdentityConv
-from tickgp.gp.params import Positive, freeze
+from tickgp.gp.params import Normal, Positive, freeze
 from tickgp.gp.variational import MeanField
 from tickgp.gp.warm_start import warm_start
 
@@ -207,6 +207,11 @@ def test_mean_field_and_conv_are_kept(key):
     assert new.layers[-1].gp.inducing[0].places is None
     assert new.layers[-1].gp.kernel.covariance.weights is None
     assert identical(old.layers[-1].gp.q, new.layers[-1].gp.q)
+
+
+def test_the_prior_of_weights_is_kept(key):
+    old = trained("deep_conv", weight_prior=Normal(1.0, 0.3))
+    assert warm_start(old, IMAGES, key=key).layers[-1].gp.kernel.covariance.weights.prior == Normal(1.0, 0.3)
 
 
 def test_settings_of_the_new_layer(key):

@@ -543,8 +543,12 @@ def test_a_model_that_fits_its_training_images_too_closely(nll, train_nll, step)
     assert judge.overfitting(lines_of(nll, train_nll)) == step
 
 
-def test_it_is_said_what_to_do_about_it(tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("prior", "advice"), [(True, "(--max-steps 10)"), (False, "(--max-steps 10, or with --weight-prior)")]
+)
+def test_it_is_said_what_to_do_about_it(prior, advice, tmp_path, monkeypatch):
     monkeypatch.setattr(running, "overfitting", lambda history: 10)
-    notes = [event.text for event in execute(tmp_path / "run", SMALL) if isinstance(event, Note)]
+    config = replace(SMALL, model=replace(SMALL.model, weight_prior=prior))
+    notes = [event.text for event in execute(tmp_path / "run", config) if isinstance(event, Note)]
     (said,) = [text for text in notes if "least at step 10" in text]
-    assert "(--max-steps 10, or --no-weights)" in said
+    assert advice in said

@@ -10,6 +10,7 @@ import pytest
 
 from tickgp.gp.kernels import Matern52
 from tickgp.gp.likelihoods import Bernoulli, RobustMax, Softmax
+from tickgp.gp.params import Normal
 from tickgp.gp.variational import FullRank, MeanField
 from tickgp.training.assemble import build_model, schedule, train_settings
 from tickgp.training.config import ModelConfig, TrainingConfig, applies
@@ -66,6 +67,14 @@ def test_patches_are_centres_of_clusters_and_points_are_images():
         assert (np.abs(Z - np.round(Z)).max() < 1e-3) == inside
 
 
+@pytest.mark.parametrize("name", ["conv", "deep-tick"])
+def test_weights_of_patches_have_a_prior_unless_it_is_not_wanted(name):
+    weights = lambda **settings: build(name, **settings)[-1].gp.kernel.covariance.weights
+    assert weights().prior == Normal(mean=1.0, deviation=1.0)
+    assert weights(weight_prior=False).prior is None
+    assert weights(weights=False) is None
+
+
 def test_a_fixed_lengthscale_stays_where_it_is():
     """And a learned one does not, on the same images with the same start."""
     labels = np.arange(len(IMAGES)) % 3
@@ -107,6 +116,7 @@ OTHER = {
     "location_lengthscale": 2.0,
     "learn_location": False,
     "weights": False,
+    "weight_prior": False,
     "variance": 2.0,
     "lengthscale": 2.5,
     "hidden_variance": 0.3,

@@ -8,6 +8,7 @@ import reference
 import tickgp
 from tickgp.evaluation.bound import guessing_bound
 from tickgp.gp.likelihoods import Bernoulli, RobustMax, Softmax
+from tickgp.gp.params import Real
 from tickgp.training import loop
 from tickgp.training.loop import initial_state, inverse_decay, linear_decay, train
 
@@ -82,6 +83,20 @@ def test_first_step_of_adam(key):
     before, after = start.layers[0].gp.q.q_mu.raw, moved.layers[0].gp.q.q_mu.raw
     direction = jnp.sign(gradient(start).layers[0].gp.q.q_mu.raw)
     np.testing.assert_allclose(after - before, -0.01 * direction, atol=1e-5)
+
+
+def test_a_prior_joins_the_gradient_and_not_the_bound(key):
+    """Adam's first moment is a tenth of the gradient of the loss; the density's is (w − mean) / deviation²."""
+    settings = {"steps": 1, "batch_size": 24, "report_every": 1, "key": key}
+    weights = lambda m: m.layers[0].gp.kernel.covariance.weights
+    moments, bounds = [], []
+    for prior in (None, tickgp.Normal(1.0, 0.5)):
+        w = Real(np.linspace(-1, 2, weights(model()).value.size), prior=prior)
+        (event,) = train(eqx.tree_at(weights, model(), w), X, Y, **settings)
+        moments.append(np.asarray(weights(event.state.adam.mu).raw))
+        bounds.append(event.elbo)
+    assert bounds[0] == bounds[1]
+    np.testing.assert_allclose(moments[1] - moments[0], 0.1 * (w.value - 1) / 0.25, rtol=1e-3, atol=1e-5)
 
 
 @pytest.mark.slow

@@ -13,6 +13,7 @@ from tickgp.training.config import Config, DataConfig, ModelConfig, ModelName, S
 
 Scale = Literal["paper", "fast", "smoke"]
 Kernel = Literal["conv", "tick"]
+Weights = Literal["equal", "prior", "free"]
 
 PRETRAINED = "mnist/pretrained"
 DROPOUT_RATES = (0.25, 0.5, 0.75)
@@ -25,6 +26,8 @@ STARTS = (3, 16)
 """Of a learned one at the start, in pixels: the paper's, which all experiments have, and a longer one beside it."""
 CHANNELS = (2, 3, 5, 10)
 """Between two layers. The paper does not say how many it has; all other experiments have the last of these."""
+WEIGHTS: dict[Weights, str] = {"equal": "all 1", "prior": "learned, with a prior", "free": "learned, without"}
+"""Of patches, in words."""
 SAMPLES = (100, 5)
 """Draws behind a prediction: ours, and the paper's."""
 
@@ -112,7 +115,9 @@ def insensitivity(
         settings, data, training = config.model, config.data, config.training
     else:
         data = DataConfig(dataset, train_images=5000)
-        settings = ModelConfig(model, num_inducing=200, stride=2, initialiser="kmeans", variance=100.0)
+        settings = ModelConfig(
+            model, num_inducing=200, stride=2, initialiser="kmeans", variance=100.0, weight_prior=False
+        )
         training = TrainingConfig(max_steps=2000, batch_size=64, report_every=500)
     if model == "tick":
         settings = replace(settings, location_lengthscale=float(fixed or start), learn_location=fixed is None)
@@ -120,14 +125,28 @@ def insensitivity(
 
 
 def channels(dataset: str, number: int, scale: Scale) -> Cell:
-    """A TICK-GP of two layers for few images with so many channels between them, otherwise as `tickgp train` has it."""
+    """A TICK-GP of two layers for few images with so many channels between them."""
     data = DataConfig(dataset, train_images=5000, test_images=3000)
-    model, training = ModelConfig("deep-tick"), TrainingConfig(max_steps=2000, batch_size=64, report_every=500)
+    model = ModelConfig("deep-tick", weight_prior=False)
+    training = TrainingConfig(max_steps=2000, batch_size=64, report_every=500)
     if scale == "smoke":
         config = _deep(dataset, "tick", 2, scale)
         data, model, training = config.data, config.model, config.training
     config = Config(0, 100, data=data, model=replace(model, channels=number), training=training)
     return Cell(f"{dataset}-5000/channels-{number}", scale, config)
+
+
+def few_images(dataset: str, weights: Weights, scale: Scale, *, seed: int = 0) -> Cell:
+    """A TICK-GP for 300 images, of three classes if they are coloured, otherwise as `tickgp train` has it."""
+    classes = ("automobile", "bird", "ship") if dataset == "cifar10" else ()
+    data = DataConfig(dataset, train_images=300, classes=classes)
+    model, training = ModelConfig("tick"), TrainingConfig(report_every=500)
+    if scale == "smoke":
+        config = _shallow(dataset, "tick", scale)
+        data, model, training = replace(config.data, classes=classes), config.model, config.training
+    model = replace(model, weights=weights != "equal", weight_prior=weights == "prior")
+    settings = Config(seed, 100, data=data, model=model, training=training)
+    return Cell(_seeded(f"{dataset}-300/weights-{weights}", seed), scale, settings)
 
 
 def deep(dataset: str, kernel: Kernel, depth: int, scale: Scale) -> Cell:
@@ -193,7 +212,9 @@ def _seeded(name: str, seed: int) -> str:
 
 def _shallow(dataset: str, model: ModelName, scale: Scale) -> Config:
     places: dict[str, Any] = {"places": "uniform"} if model == "tick" else {}
-    common: dict[str, Any] = {"name": model, "stride": None if model == "se" else 4 if scale == "smoke" else 1}
+    common: dict[str, Any] = {"name": model}
+    if model != "se":
+        common |= {"stride": 4 if scale == "smoke" else 1, "weight_prior": False}
     if model == "tick":
         common["location_lengthscale"] = float(STARTS[0])
     match scale:
@@ -230,7 +251,7 @@ def _deep(dataset: str, kernel: Kernel, depth: int, scale: Scale) -> Config:
     places: dict[str, Any] = {"places": "uniform"} if kernel == "tick" else {}
     batch: dict[str, Any] = {"batch_size": 64 if dataset == "cifar10" else 32, "watched_images": 2000}
     sizes: dict[str, Any] = {"num_inducing": 384, "stride": 1, "hidden_stride": 1, "channels": 10}
-    start: dict[str, Any] = {"variance": 5.0}
+    start: dict[str, Any] = {"variance": 5.0, "weight_prior": False}
     if depth > 1:
         start |= {"lengthscale": 4.0, "hidden_variance": 0.1, "hidden_lengthscale": 2.0}
     if kernel == "tick":

@@ -31,7 +31,8 @@ _TWO_AGAINST_SEVEN = """The models behind the figure of patch responses. Predict
 
 def learned_locations(book: Book) -> str:
     """The location kernel that each TICK-GP of the paper's tables has learned; empty if there is none yet."""
-    others = {cell.name for name in ("insensitivity", "channels") for cell in EXPERIMENTS[name].cells(book.scale)}
+    small = ("insensitivity", "channels", "weights")
+    others = {cell.name for name in small for cell in EXPERIMENTS[name].cells(book.scale)}
     names = [name for name in book.cells if name not in others]
     found = {name: result for name in names if (result := book.run(name)) and result.get("learned")}
     heads = ["run", "location kernel", "lengthscale (pixels)", "width of its image (pixels)", "zero crossings"]

@@ -13,14 +13,17 @@ from tickgp.experiments.cells import (
     LENGTHSCALES,
     SEEDS,
     STARTS,
+    WEIGHTS,
     Cell,
     Kernel,
     Scale,
+    Weights,
     channels,
     cnn,
     deep,
     deep_se,
     ensemble,
+    few_images,
     growing_cnn,
     insensitivity,
     pretrained,
@@ -40,6 +43,8 @@ DEEP_DATASETS = {"mnist": "MNIST", "cifar10": "CIFAR-10"}
 DEPTHS = (1, 2, 3)
 SWEPT = ("mnist", "cifar10-grey")
 """Datasets of the experiment on insensitivity."""
+FEW_IMAGES = {"mnist": "MNIST", "cifar10": "three classes of CIFAR-10"}
+"""Of the experiment on patch weights with few images."""
 SAMPLERS: tuple[Sampling, ...] = ("marginal", "full", "correlated")
 
 
@@ -112,6 +117,18 @@ def with_channels(dataset: str, scale: Scale) -> dict[int, Cell]:
     return {number: channels(dataset, number, scale) for number in numbers[scale]}
 
 
+def _weights(scale: Scale) -> list[Cell]:
+    """None at the paper's settings: the paper has no such experiment."""
+    return [cell for dataset in FEW_IMAGES for cells in with_weights(dataset, scale).values() for cell in cells]
+
+
+def with_weights(dataset: str, scale: Scale) -> dict[Weights, list[Cell]]:
+    """TICK for few images, by what its patch weights are: the runs with each seed."""
+    numbers: dict[Scale, int] = {"paper": 0, "fast": len(SEEDS), "smoke": 2}
+    seeds = SEEDS[: numbers[scale]]
+    return {weights: [few_images(dataset, weights, scale, seed=seed) for seed in seeds] for weights in WEIGHTS}
+
+
 def _dropout(scale: Scale) -> list[Cell]:
     return [shallow("mnist", "tick", scale), *(cnn("mnist", scale, dropout=rate) for rate in (0.25, 0.75))]
 
@@ -145,6 +162,7 @@ EXPERIMENTS = {
     "seeds": Experiment("SE, Conv and TICK on MNIST with three seeds", _seeds),
     "insensitivity": Experiment("TICK with fixed location lengthscales beside learned ones", _insensitivity),
     "channels": Experiment("two layers of TICK with few and many channels between them", _channels),
+    "weights": Experiment("TICK for 300 images, with and without learned patch weights", _weights),
     "full-covariance": Experiment("hidden layers drawn from marginals, jointly, and through u", _full_covariance),
 }
 

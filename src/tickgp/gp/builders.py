@@ -31,7 +31,7 @@ from tickgp.gp.layers import Layer
 from tickgp.gp.likelihoods import AbstractLikelihood
 from tickgp.gp.means import Zero, principal_components
 from tickgp.gp.models import DeepGP
-from tickgp.gp.params import Positive
+from tickgp.gp.params import Normal, Positive
 from tickgp.gp.patches import SizeError
 from tickgp.gp.variational import Sampling
 
@@ -122,6 +122,7 @@ def convolutional(
     channels: int = 10,
     num_inducing: int = 384,
     weights: bool = True,
+    weight_prior: Normal | None = None,
     kernel: KernelFamily = SquaredExponential,
     variance: float = 5.0,
     lengthscale: Lengthscale | None = None,
@@ -164,6 +165,7 @@ def convolutional(
         "mean_field": mean_field,
         "location": location,
         "weights": weights,
+        "weight_prior": weight_prior,
         "places": places,
     }
     layers: list[Layer] = []

@@ -20,7 +20,7 @@ from tickgp.gp.kernels import AbstractKernel, SquaredExponential
 from tickgp.gp.layers import Layer
 from tickgp.gp.means import AbstractMean, IdentityConv, Zero
 from tickgp.gp.multioutput import Shared
-from tickgp.gp.params import Positive, Real, Triangular
+from tickgp.gp.params import Normal, Positive, Real, Triangular
 from tickgp.gp.patches import PatchGrid
 from tickgp.gp.variational import AbstractVariational, FullRank, MeanField, SparseGP
 
@@ -88,6 +88,7 @@ def class_layer(
     num_inducing: int = 384,
     location: AbstractKernel | LocationFamily | None = None,
     weights: bool = True,
+    weight_prior: Normal | None = None,
     kernel: KernelFamily = SquaredExponential,
     variance: float = 5.0,
     lengthscale: Lengthscale = 1.0,
@@ -99,7 +100,8 @@ def class_layer(
     """A last layer from images to class scores: for each class an independent weighted sum over patch responses.
 
     location: the kernel on the places of patches, or a function that makes it, for a TICK-GP; places: how those of the
-    inducing patches start (see `choose_patches`). weights: learn one for each patch. The rest as for `image_layer`.
+    inducing patches start (see `choose_patches`). weights: learn one for each patch, from 1 on; weight_prior: their
+    prior, such as Normal(1, 1), which keeps them from fitting few images too closely. The rest as for `image_layer`.
     Paper: last layer set-up
     """
     _check_floats(images)
@@ -108,7 +110,8 @@ def class_layer(
     response = PatchResponse(kernel(variance, _number(lengthscale, images, grid)), location)
     where: Places = "none" if location is None else places
     inducing = choose_patches(grid, images, num_inducing, response, how=initialiser, places=where, key=key)
-    covariance = Convolutional(grid, response, Real(jnp.ones(grid.num_patches)) if weights else None)
+    w = Real(jnp.ones(grid.num_patches), prior=weight_prior) if weights else None
+    covariance = Convolutional(grid, response, w)
     q = _initial_q(num_outputs, num_inducing, 1.0, mean_field)
     return Layer(SparseGP(Shared(covariance), (inducing,), q), Zero(num_outputs), (num_outputs,))
 

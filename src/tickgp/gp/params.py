@@ -8,6 +8,7 @@ import copy
 import math
 from abc import abstractmethod
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import equinox as eqx
@@ -31,15 +32,32 @@ class AbstractParameter(eqx.Module):
         """The constrained array."""
 
 
+@dataclass(frozen=True)
+class Normal:
+    """A prior: every entry of a parameter on its own ~ N(mean, deviation²)."""
+
+    mean: float = 0.0
+    deviation: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not self.deviation > 0:
+            raise ValueError(f"a deviation of {self.deviation} was given; it must be above 0")
+
+    def log_density(self, value: Float[Array, "..."]) -> Float[Array, ""]:
+        """log N(value; mean, deviation²) − log N(mean; mean, deviation²), summed over the entries: at most 0."""
+        return -0.5 * jnp.sum(((value - self.mean) / self.deviation) ** 2)
+
+
 class Real(AbstractParameter):
-    """Any real array: value = raw."""
+    """Any real array: value = raw. With a `prior`, training maximises its density too (see `log_prior`)."""
 
     raw: Float[Array, "..."]
     trainable: bool = eqx.field(static=True)
+    prior: Normal | None = eqx.field(static=True)
 
-    def __init__(self, value: ArrayLike, trainable: bool = True):
+    def __init__(self, value: ArrayLike, trainable: bool = True, prior: Normal | None = None):
         self.raw = jnp.asarray(value, float)
-        self.trainable = trainable
+        self.trainable, self.prior = trainable, prior
 
     @property
     def value(self) -> Float[Array, "..."]:
@@ -99,6 +117,13 @@ def trainable(model: Model) -> PyTree[bool]:
         return jax.tree.map(lambda _: on, node)
 
     return jax.tree.map(mark, model, is_leaf=_is_parameter)
+
+
+def log_prior(model: PyTree) -> Float[Array, ""]:
+    """The log densities of all parameters of `model` that have a prior, each relative to the greatest there is."""
+    reals = (node for node in jax.tree.leaves(model, is_leaf=_is_parameter) if isinstance(node, Real))
+    densities = (real.prior.log_density(real.value) for real in reals if real.prior is not None)
+    return sum(densities, start=jnp.zeros(()))
 
 
 def freeze(model: Model, where: Callable[[Model], Any]) -> Model:

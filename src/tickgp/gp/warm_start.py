@@ -100,7 +100,7 @@ def _moved(gp: SparseGP, through: PatchGrid, image_shape: tuple[int, ...]) -> Sp
         nearest = np.floor(corners / old.stride + 0.5).astype(int)
         row, column = np.minimum(nearest, (old.rows - 1, old.columns - 1)).T
         share = stride.prod() * new.num_patches / old.num_patches
-        return Real(share * w.value[row * old.columns + column], w.trainable)
+        return Real(share * w.value[row * old.columns + column], w.trainable, w.prior)
 
     is_part = lambda node: isinstance(node, Convolutional | InducingPatches)
     kernel, inducing = (jax.tree.map(move, part, is_leaf=is_part) for part in (gp.kernel, gp.inducing))

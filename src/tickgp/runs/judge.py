@@ -43,7 +43,7 @@ def overfitting(history: Sequence[dict[str, Any]]) -> int | None:
     """The step of the least NLL of held-out images in lines of metrics.jsonl, if it has risen by a fifth since then.
 
     And if that of training images has fallen meanwhile: the model fits these too closely. The ELBO does not tell, since
-    what is learned with it, such as the weights of patches, is not paid for in it as q(u) is.
+    what is learned with it, such as lengthscales and the weights of patches, is not paid for in it as q(u) is.
     """
     lines = [line for line in history if None not in (line["nll"], line["train_nll"])]
     if not lines:

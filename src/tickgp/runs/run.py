@@ -157,7 +157,8 @@ class Run:
 
 def _too_close(best: int, model: ModelConfig) -> str:
     """What to do about a model that fits its training images too closely since the step `best`."""
-    simpler = ", or --no-weights" if model.weights and applies("weights", model.name) else ""
+    without_prior = model.weights and not model.weight_prior and applies("weights", model.name)
+    simpler = ", or with --weight-prior" if without_prior else ""
     return (
         f"the NLL of held-out images was least at step {best} and has risen since, while that of training images fell: "
         "the model fits these too closely, which its ELBO does not tell; train anew with fewer steps "

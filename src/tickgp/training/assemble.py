@@ -15,7 +15,7 @@ from tickgp.gp.kernels import AbstractKernel, Matern12, Matern32, Matern52, Squa
 from tickgp.gp.layer_builders import LocationFamily
 from tickgp.gp.likelihoods import AbstractClassification, Bernoulli, RobustMax, Softmax
 from tickgp.gp.models import DeepGP
-from tickgp.gp.params import Positive
+from tickgp.gp.params import Normal, Positive
 from tickgp.training.config import ModelConfig, TrainingConfig
 from tickgp.training.loop import inverse_decay, linear_decay
 
@@ -58,6 +58,7 @@ def build_model(config: ModelConfig, images: np.ndarray, num_classes: int, *, ke
         channels=config.channels,
         num_inducing=config.num_inducing,
         weights=config.weights,
+        weight_prior=Normal(mean=1.0, deviation=1.0) if config.weight_prior else None,
         kernel=_KERNELS[config.kernel],
         variance=config.variance or 100.0,
         lengthscale=config.lengthscale,

@@ -24,7 +24,7 @@ _ONLY_FOR: dict[str, tuple[str, ...]] = {
         ("hidden_stride", "channels", "hidden_variance", "hidden_lengthscale", "hidden_q_mu", "hidden_mean_field"),
         _DEEP_PATCHES,
     ),
-    **dict.fromkeys(("patch_size", "stride", "weights", "kernel"), ("conv", "tick", *_DEEP_PATCHES)),
+    **dict.fromkeys(("patch_size", "stride", "weights", "weight_prior", "kernel"), ("conv", "tick", *_DEEP_PATCHES)),
     **dict.fromkeys(("places", "location", "location_lengthscale", "learn_location"), ("tick", "deep-tick")),
     "width": ("deep-se",),
 }
@@ -107,6 +107,9 @@ class ModelConfig:
     """Whether to learn that lengthscale: by how much a TICK-GP is insensitive to translations."""
     weights: bool = True
     """Whether to learn a weight for each patch of the last layer."""
+    weight_prior: bool = True
+    """Whether these weights have a normal prior around 1, with deviation 1: without it, as in the paper, a model of
+    few images can come to fit these too closely."""
     variance: float | None = None
     """Variance of the last layer's kernel at the start; by default 100 between patches, 5 between whole images."""
     lengthscale: float | None = None
