@@ -12,7 +12,7 @@ from typing import Any
 
 import equinox as eqx
 import numpy as np
-from jaxtyping import Float, UInt8
+from jaxtyping import Float, Int, UInt8
 from PIL import Image, ImageDraw, ImageFont, ImageOps
 from rich.table import Column, Table
 
@@ -67,7 +67,9 @@ def make_kinds(data_dir: Path | None, number: int, seed: int) -> dict[str, Kind]
         "turned by a quarter": np.rot90(x, axes=(1, 2)),
         "transposed": np.swapaxes(x, 1, 2),
         f"shifted by {SHIFT} pixels": _shifted(x, rng),
+        "half the size": pad(_scaled(x[..., 0], SIDE // 2, SIDE // 2), SIDE, SIDE),
         "half the contrast": x // 2,
+        "a tenth of the contrast": x // 10,
         "dark on light": 255 - x,
     }
     return {
@@ -75,7 +77,8 @@ def make_kinds(data_dir: Path | None, number: int, seed: int) -> dict[str, Kind]
         "noise": Kind(rng.integers(256, size=x.shape, dtype=np.uint8)),
         "an empty image": Kind(np.zeros_like(x[:1])),
         "two digits in one image": Kind(_pairs(x)),
-        "enlarged 8×8 digits": _enlarged(number),
+        "8×8 digits in a black frame": _eight(number),
+        "enlarged 8×8 digits": _eight(number, enlarged=True),
         "printed digits": Kind(printed("".join(DIGITS)), np.tile(np.arange(10), len(FONTS) * len(BOXES))),
         "printed capital letters": Kind(printed(LETTERS)),
         "Semeion": Kind(semeion.images, semeion.labels),
@@ -103,13 +106,14 @@ def _pairs(images: Images) -> Images:
     return np.concatenate([halves, np.roll(halves, 1, axis=0)], axis=2)
 
 
-def _enlarged(number: int) -> Kind:
-    """scikit-learn's digits at the size that MNIST's have, in the middle."""
+def _eight(number: int, *, enlarged: bool = False) -> Kind:
+    """scikit-learn's digits in the middle, as they are or at the size that MNIST's have."""
     from sklearn.datasets import load_digits
 
     digits = load_digits()
     images = np.round(digits.images[:number] * 255 / 16).astype(np.uint8)
-    return Kind(pad(_scaled(images, 20, 20), SIDE, SIDE), digits.target[:number])
+    shown = _scaled(images, 20, 20) if enlarged else images[..., None]
+    return Kind(pad(shown, SIDE, SIDE), digits.target[:number])
 
 
 def _scaled(images: UInt8[np.ndarray, "N h w"], width: int, height: int) -> UInt8[np.ndarray, "N H W 1"]:
@@ -195,23 +199,28 @@ def _layer_rules(run: Path, trained: TrainedModel, data_dir: Path | None) -> lis
     if len(trained.model.layers) == 1 or trained.held_out is None or trained.config.data.dataset == ARRAYS:
         return []
     images = load_own(run, trained.config, data_dir).held_out.images
-    alone = [replace(trained.held_out, distance=distance) for distance in layer_distances(trained, images)]
+    labels = np.asarray(trained.predict(images).labels)
+    alone = [replace(trained.held_out, distance=distance) for distance in layer_distances(trained, images, labels)]
     return [Rule(held_out.max_distance(trained.config.max_unusual)) for held_out in alone]
 
 
-def layer_distances(trained: TrainedModel, images: np.ndarray) -> list[Float[np.ndarray, " N"]]:
-    """The distances from training in each layer; that of a prediction is the largest."""
+def layer_distances(
+    trained: TrainedModel, images: np.ndarray, classes: Int[np.ndarray, " N"]
+) -> list[Float[np.ndarray, " N"]]:
+    """The distances from training in each layer, of images taken for `classes`; that of a prediction is the largest."""
     model, familiarity = trained.model, trained.familiarity
     assert familiarity is not None
     features = in_batches(eqx.filter_jit(model.features), images, fitting_batch(model, images))
-    return [cloud.distance(np.asarray(a, float)) for cloud, a in zip(familiarity.clouds, features, strict=True)]
+    layers = zip(familiarity.clouds, features, strict=True)
+    return [cloud.distance(np.asarray(a, float), classes) for cloud, a in layers]
 
 
 def _by_layer(trained: TrainedModel, rules: list[Rule], kind: Kind) -> dict[str, list[float]]:
     """The share that is unusual in each layer alone, where there are rules for these."""
     if not rules:
         return {}
-    layers = zip(layer_distances(trained, kind.images), rules, strict=True)
+    labels = np.asarray(trained.predict(kind.images).labels)
+    layers = zip(layer_distances(trained, kind.images, labels), rules, strict=True)
     return {"unusual_by_layer": [float(rule.unusual(distance).mean()) for distance, rule in layers]}
 
 

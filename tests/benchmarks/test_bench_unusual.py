@@ -61,7 +61,7 @@ def run(tmp_path_factory, data_dir):
     config = Config(prediction_samples=3, max_error=0.1, data=data, model=settings)
     model = build_model(settings, images, 10, key=jax.random.key(0))
     held_out = HeldOut("test", np.ones(60, np.float32), np.ones(60, bool), np.linspace(0.5, 1.5, 60))
-    familiarity = Familiarity.of(model, images)
+    familiarity = Familiarity.of(model, images, np.arange(20) % 10, 10)
     folder = tmp_path_factory.mktemp("run")
     save_model(folder, TrainedModel(model, config, tuple("0123456789"), (N, N, 1), familiarity, held_out))
     return folder
@@ -105,6 +105,7 @@ def moved(image, down, right):
 def test_brightness(kinds):
     x = kinds["MNIST"].images.astype(int)
     assert (kinds["half the contrast"].images == np.floor(x / 2)).all()
+    assert (kinds["a tenth of the contrast"].images == np.floor(x / 10)).all()
     assert (kinds["dark on light"].images + x == 255).all()
     assert kinds["an empty image"].images.shape == (1, N, N, 1)
     assert not kinds["an empty image"].images.any()
@@ -122,12 +123,32 @@ def test_two_digits_stand_side_by_side(kinds):
             np.testing.assert_allclose(half.mean(axis=1), whole.mean(axis=1), atol=6)
 
 
+def test_digits_of_half_the_size_are_in_the_middle(kinds):
+    """With a quarter of the ink."""
+    images, x = kinds["half the size"].images, kinds["MNIST"].images
+    assert not images[:, outside_of(7, 21)].any()
+    np.testing.assert_allclose(images.sum(axis=(1, 2, 3)), x.sum(axis=(1, 2, 3), dtype=int) / 4, rtol=0.02)
+    assert (kinds["half the size"].digits == kinds["MNIST"].digits).all()
+
+
+def test_small_digits_are_as_they_are(kinds):
+    kind, small = kinds["8×8 digits in a black frame"], load_digits()
+    assert not kind.images[:, outside_of(10, 18)].any()
+    np.testing.assert_allclose(kind.images[:, 10:18, 10:18, 0], small.images[:50] * 255 / 16, atol=0.5)
+    assert (kind.digits == small.target[:50]).all()
+
+
+def outside_of(first, last):
+    """Of the square of these rows and columns."""
+    outside = np.ones((N, N), bool)
+    outside[first:last, first:last] = False
+    return outside
+
+
 def test_enlarged_digits_are_in_the_middle(kinds):
     """By another library's bilinear interpolation."""
     kind, small = kinds["enlarged 8×8 digits"], load_digits()
-    outside = np.ones((N, N), bool)
-    outside[4:24, 4:24] = False
-    assert not kind.images[:, outside].any()
+    assert not kind.images[:, outside_of(4, 24)].any()
     places = np.meshgrid(*2 * [(np.arange(20) + 0.5) * 8 / 20 - 0.5], indexing="ij")
     for image, original in zip(kind.images[:, 4:24, 4:24, 0], small.images, strict=False):
         exact = map_coordinates(original * 255 / 16, places, order=1, mode="nearest")
@@ -187,11 +208,12 @@ def test_a_deep_model_has_shares_for_each_layer(run, data_dir, kinds):
     """In each layer as far as the furthest of its own test images, which are its held-out ones."""
     some = {name: kinds[name] for name in ("MNIST", "dark on light")}
     found, trained = measure(run, some, data_dir)["kinds"], load_model(run)
+    said = lambda images: np.asarray(trained.predict(images).labels)
     own = load_dataset("mnist", data_dir=data_dir).test.images
-    limits = [distance.max() for distance in layer_distances(trained, own)]
+    limits = [distance.max() for distance in layer_distances(trained, own, said(own))]
     assert len(limits) == 2
     for name, kind in some.items():
-        alone = layer_distances(trained, kind.images)
+        alone = layer_distances(trained, kind.images, said(kind.images))
         np.testing.assert_allclose(np.max(alone, axis=0), trained.predict(kind.images).distance, rtol=1e-5)
         shares = [np.mean(distance >= 0.9999 * limit) for distance, limit in zip(alone, limits, strict=True)]
         assert found[name]["unusual_by_layer"] == pytest.approx(shares)

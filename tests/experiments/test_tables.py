@@ -16,7 +16,7 @@ from tickgp.experiments.included_tables import strangers_table
 from tickgp.experiments.location_tables import insensitivity_table, learned_locations, two_against_seven_table
 from tickgp.experiments.page import results_page
 from tickgp.experiments.plan import EXPERIMENTS, SWEPT, cells_of, swept
-from tickgp.experiments.results import is_done, settings_of, thinned
+from tickgp.experiments.results import LOGARITHMIC, is_done, settings_of, thinned
 from tickgp.experiments.run_gp import learned_location
 from tickgp.experiments.side_tables import (
     calibration_table,
@@ -240,7 +240,7 @@ def test_the_page_says_how_long_each_machine_has_trained(tmp_path):
 
 
 def test_the_page_says_how_many_gps_are_of_an_earlier_version(tmp_path):
-    for name, made in {"conv": {}, "tick": {"format": FORMAT - 1}, "se": {"format": 0}}.items():
+    for name, made in {"conv": {}, "tick": {"format": LOGARITHMIC - 1}, "se": {"format": 0}}.items():
         write(tmp_path, f"mnist/{name}", {**MADE, "metrics": tick_metrics(), **made})
     page = results_page(tmp_path, tmp_path / "RESULTS.md")
     assert "an earlier version of the library made (2 of 3)" in page

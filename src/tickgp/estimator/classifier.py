@@ -168,7 +168,7 @@ class TickClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             self._train(config, images[kept], labels[kept]), config, _names(self.classes_), self.inputs_.shape
         )
         if len(aside):
-            familiarity = Familiarity.of(self.trained_.model, images[kept])
+            familiarity = Familiarity.of(self.trained_.model, images[kept], labels[kept], len(self.classes_))
             self.trained_ = replace(self.trained_, familiarity=familiarity)
             prediction = self.trained_.predict(images[aside])
             held_out = HeldOut.of("validation", prediction.probabilities, prediction.distance, labels[aside])

@@ -63,7 +63,8 @@ class TrainedModel:
         )
         if self.familiarity is None:
             return prediction
-        return replace(prediction, distance=jnp.asarray(self.familiarity.distance(self.model, images)))
+        distance = self.familiarity.distance(self.model, images, np.asarray(prediction.labels))
+        return replace(prediction, distance=jnp.asarray(distance))
 
     def rule(
         self, max_error: float | None = None, level: float | None = None, max_unusual: float | None = None
@@ -97,17 +98,16 @@ def load_model(folder: str | Path) -> TrainedModel:
     """The trained model of a finished run, of `TickClassifier.save`, or by its name one that comes with the library."""
     words = _read_words(Path(folder))
     check_precision(words.config)
-    skeleton = _skeleton(words.config, words.image_shape, len(words.class_names))
+    shape, num_classes = words.image_shape, len(words.class_names)
+    skeleton = _skeleton(words.config, shape, num_classes)
     if words.strides != (now := strides(skeleton)):
         raise ValueError(
             f"{words.path} was made by a version of tickgp whose default strides were {words.strides} for such "
             f"images, and are {now} now; train it again, or use that version"
         )
-    familiarity = None if words.held_out is None else Familiarity.like(skeleton, words.image_shape)
+    familiarity = None if words.held_out is None else Familiarity.like(skeleton, shape, num_classes)
     trees: dict[str, Any] = load_tree(words.path, {"model": skeleton, "familiarity": familiarity})
-    return TrainedModel(
-        trees["model"], words.config, words.class_names, words.image_shape, trees["familiarity"], words.held_out
-    )
+    return TrainedModel(trees["model"], words.config, words.class_names, shape, trees["familiarity"], words.held_out)
 
 
 def check_precision(config: Config) -> None:

@@ -125,9 +125,9 @@ class Run:
                 "low to choose a model by; train it for more steps, at another learning rate or with fewer inducing "
                 "patches"
             )
-        shape = self.data.train.images.shape[1:]
-        familiarity = Familiarity.of(state.model, self.data.train.images)
-        trained = TrainedModel(state.model, self.config, self.data.class_names, shape, familiarity)
+        train, names = self.data.train, self.data.class_names
+        familiarity = Familiarity.of(state.model, train.images, train.labels, len(names))
+        trained = TrainedModel(state.model, self.config, names, train.images.shape[1:], familiarity)
         prediction = trained.predict(self.data.test.images)
         p = np.asarray(prediction.probabilities, float)
         if bad := np.sum(~np.isfinite(p).all(axis=1)):

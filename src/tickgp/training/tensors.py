@@ -22,7 +22,7 @@ from tickgp.gp.params import Triangular
 
 Tree = TypeVar("Tree")
 
-FORMAT = 3
+FORMAT = 4
 """What the tensors of a file and the words beside them mean, counted up whenever that changes."""
 
 
