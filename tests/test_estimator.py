@@ -3,8 +3,9 @@
 import json
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Never
 
 import jax
 import numpy as np
@@ -17,6 +18,7 @@ from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.estimator_checks import check_estimator, estimator_checks_generator
 
 from tickgp.estimator import TickClassifier
+from tickgp.estimator import classifier as estimator_module
 from tickgp.estimator.inputs import warn_of_little_range
 from tickgp.estimator.settings import run_config
 from tickgp.runs.model_file import load_model
@@ -261,7 +263,7 @@ def test_hands_over_what_it_is_not_sure_of() -> None:
     np.testing.assert_array_equal(person, (p < held_out.rule(0.1, 0.95).threshold.threshold) | unusual)
     assert model.hand_over(np.indices(images.shape).sum(axis=0) % 2.0).all()
     np.testing.assert_array_equal(model.hand_over(images, max_error=0.1), person)
-    with pytest.raises(ValueError, match="the 39 of 40 held-out images that are not unusual cannot show"):
+    with pytest.raises(ValueError, match="images that are not unusual, even if all are right; there are 39 of 40"):
         model.hand_over(images, max_error=0.01)
     with pytest.raises(ValueError, match="max-error 0"):
         model.hand_over(images, max_error=0.0)
@@ -276,8 +278,29 @@ def test_more_images_can_be_unusual() -> None:
     assert 20 <= furthest.sum() < 80
 
 
+def test_a_fit_that_does_not_end_leaves_the_one_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Refused, or stopped while it trains; with other names for the classes the old model would be wrong."""
+    images, labels = problem()
+    model = classifier(max_steps=10).fit(images, labels)
+    before, names = model.predict(images), np.array(["stands", "lies"])[labels]
+    with pytest.raises(ValueError, match="patch"):
+        model.set_params(patch_size=9).fit(images, names)
+    monkeypatch.setattr(estimator_module, "train", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        model.set_params(patch_size=None).fit(images, names)
+    np.testing.assert_array_equal(model.predict(images), before)
+    assert (model.n_iter_, len(model.elbo_)) == (10, 1)
+
+
+def stopped(*_: object, **__: object) -> Iterator[Never]:
+    raise KeyboardInterrupt
+    yield
+
+
 def test_too_few_held_out_images_are_said_before_training() -> None:
-    with pytest.warns(UserWarning, match="10 images are set aside, and `hand_over` needs at least 30 to promise"):
+    with pytest.warns(
+        UserWarning, match="10 images that are no copies are set aside, and `hand_over` needs at least 30 to promise"
+    ):
         classifier(validation_share=0.25, max_error=0.1, max_steps=1).fit(*problem(40))
 
 

@@ -95,7 +95,8 @@ def test_semeion_for_a_model_of_mnist(semeion_folder):
     assert data.test.images.shape == (30, 28, 28, 1)
     np.testing.assert_array_equal(data.test.images[:, 6:22, 6:22], small.test.images)
     assert data.test.images.sum(dtype=int) == small.test.images.sum(dtype=int)
-    assert data.notes[-1] == "images of 16×16×1 were fitted to the model's 28×28×1"
+    fitted = "images of 16×16×1 were fitted to the model's 28×28×1"
+    assert data.notes[-1] == f"{fitted}: they were put into the middle of a black frame, not enlarged"
 
 
 def test_too_large_for_the_model(tmp_path):

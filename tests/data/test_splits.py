@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tickgp.data.contents import Split
 from tickgp.data.splits import stratified_split, unevenness
 
 NAMES = "abcd"
@@ -56,3 +57,10 @@ def test_unevenness_is_said():
     assert "3 training images of 'a', 9 of 'b'" in note
     (note,) = unevenness(np.repeat([0, 1], [9, 1]), "ab")
     assert "1 training image of 'b', 9 of 'a'" in note
+
+
+def test_what_is_new():
+    """Neither in the other part nor earlier in the same one."""
+    here, there = ([np.full((1, 1, 1), i) for i in some] for some in ([3, 1, 3, 2, 4, 4], [1, 5]))
+    parts = [Split(np.stack(images), np.zeros(len(images), int)) for images in (here, there)]
+    assert parts[0].is_new(parts[1]).tolist() == [True, False, False, True, True, False]

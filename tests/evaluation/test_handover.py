@@ -65,7 +65,7 @@ def test_a_rule_knows_what_is_unusual_with_a_threshold_or_without():
     decided, none = held_out.rule(0.05), held_out.rule(0.001)
     assert decided.hand_over(confidence, distance).tolist() == [False, True, True]
     assert (none.threshold, none.max_distance) == (None, decided.max_distance)
-    assert "cannot show an error below 0.001" in none.reason
+    assert "to promise at most 0.1 % errors" in none.reason
     assert none.hand_over(confidence, None).tolist() == [True] * 3
     for rule in (decided, none):
         assert rule.unusual(distance).tolist() == [False, False, True]
@@ -93,7 +93,7 @@ def test_images_as_far_as_an_unusual_one_are_unusual():
     distance = np.repeat([1.0, 2.0, 3.0], [500, 400, 100])
     of = lambda share: HeldOut("validation", np.ones(1000), np.ones(1000, bool), distance).rule(0.01, 0.95, share)
     assert [of(share).threshold.kept for share in (0.0, 0.1, 0.101)] == [0.9, 0.9, 0.5]
-    assert of(0.6).reason.startswith("the 0 of 1000 held-out images that are not unusual cannot show")
+    assert "even if all are right; there are 0 of 1000" in of(0.6).reason
 
 
 def test_the_threshold_is_chosen_on_images_within_the_limit():
@@ -147,7 +147,7 @@ def test_images_needed(max_error, level, max_unusual):
     all_right = lambda n: HeldOut("test", np.ones(n), np.ones(n, bool), np.arange(float(n)))
     assert all_right(n).rule(max_error, level, max_unusual).threshold.errors == 0
     reason, least = all_right(n - 1).rule(max_error, level, max_unusual).reason, least_images(max_error, level)
-    assert re.search(rf"of {n - 1} held-out images .* cannot show .* at least {least} are needed", reason)
+    assert re.search(rf"takes {least} held-out images that are not unusual, .* of {n - 1}: hold out", reason)
 
 
 def test_images_needed_with_the_defaults():
@@ -160,19 +160,20 @@ def test_the_advice_counts_all_held_out_images():
     far = np.arange(1000) < 200
     held_out = HeldOut("test", 1 - np.arange(1000) / 1000, far | (np.arange(1000) % 10 > 0), np.where(far, 2.0, 1.0))
     reason = held_out.rule(0.05, max_unusual=0.2).reason
-    assert "with confidence 0.95 on the 800 of 1000 held-out images that are not unusual: hold out more" in reason
-    best, kept = re.findall(r"an error below ([\d.]+) \(the best that can be had, keeping (\d+) % of", reason)[0]
+    assert "on the 800 of 1000 held-out images that are not unusual, of which the model gets 80 wrong: hold" in reason
+    best, kept = re.findall(r"with max-error ([\d.]+) it decides (\d+) % alone$", reason)[0]
     rule = held_out.rule(float(best), max_unusual=0.2)
     assert 100 * rule.threshold.kept == pytest.approx(float(kept), abs=0.5)
     reason = dataclasses.replace(held_out, right=far).rule(0.05, max_unusual=0.2).reason
-    assert reason.endswith("unusual: hold out more images, or improve the model, which is wrong in 800 of 800")
+    assert reason.endswith("of which the model gets 800 wrong: hold out more images (validation-share)")
 
 
 def test_fewer_unusual_images_are_advised_where_these_would_do():
     held_out = HeldOut("test", np.ones(300), np.ones(300, bool), np.arange(300.0))
     assert re.search(
-        r"^the 297 of 300 .* at least 299 are needed: hold out more images, or count fewer as unusual \(max-unusual\), "
-        r"or allow an error below 0\.011 \(the best that can be had, keeping 99 % of the images\)$",
+        r" takes 299 held-out images that are not unusual, even if all are right; there are 297 of 300: "
+        r"hold out more images \(validation-share\), or count fewer as unusual \(max-unusual\), or allow more errors: "
+        r"with max-error 0\.011 it decides 99 % alone$",
         held_out.rule(0.01).reason,
     )
     assert held_out.rule(0.01, max_unusual=0.0).threshold.kept == 299 / 300
@@ -190,21 +191,21 @@ def test_what_is_not_finite_is_said_at_once(part):
     given = {"probabilities": np.full((5, 2), 0.5), "distance": np.ones(5)}
     given[part][3] = np.nan
     with pytest.raises(ArithmeticError, match="no finite probabilities and distances for 1 of 5 validation images"):
-        HeldOut.of("validation", given["probabilities"], given["distance"], np.zeros(5, int))
+        HeldOut.of("validation", given["probabilities"], given["distance"], np.zeros(5, int), np.ones(5, bool))
 
 
 def test_images_are_compared_in_the_precision_that_limits_are_kept_in():
     """As sure as the threshold, and equally far, but for rounding: kept together, and handed over together."""
     p = np.stack([np.full(600, 1 - 1e-9), np.full(600, 1e-9)], axis=1)
     distance = np.repeat([1, 2], [580, 20]) + 1e-9 * np.arange(600)
-    rule = HeldOut.of("validation", p, distance, np.zeros(600, int)).rule(0.01)
+    rule = HeldOut.of("validation", p, distance, np.zeros(600, int), np.ones(600, bool)).rule(0.01)
     assert rule.threshold.kept == np.mean(~rule.hand_over(p.max(axis=1), distance)) == 580 / 600
 
 
 def test_without_held_out_images_nothing_is_unusual():
     none = HeldOut("validation", np.zeros(0), np.zeros(0, bool), np.zeros(0))
     assert none.max_distance() == np.inf
-    assert re.search(r"^0 held-out images cannot show .* hold out more images$", none.rule(0.1).reason)
+    assert re.search(r"there are 0 of 0: hold out more images \(validation-share\)$", none.rule(0.1).reason)
 
 
 def test_new_images_are_rarely_unusual():

@@ -100,6 +100,7 @@ def test_initial_values():
     np.testing.assert_array_equal(last.gp.q.q_sqrt.value, np.tile(np.eye(7), (4, 1, 1)))
     np.testing.assert_array_equal(last.gp.q.q_mu.value, np.zeros((4, 7)))
     np.testing.assert_allclose(hidden.gp.q.q_mu.value.std(), 0.01, rtol=0.3)
+    assert hidden.gp.q.q_mu.value.std(axis=0).min() > 0.001  # it tells channels apart
     location = response(last).location
     assert isinstance(location, Matern32)
     np.testing.assert_allclose(location.variance.value, 1.0, rtol=1e-6)

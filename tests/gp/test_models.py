@@ -132,3 +132,24 @@ def test_a_standardised_model_is_the_plain_model_of_standardised_images(key):
     a = tickgp.tick(x, tickgp.Softmax(2), standardise=True, **settings).propagate(jnp.asarray(x), key=key)
     b = tickgp.tick(scaled, tickgp.Softmax(2), **settings).propagate(jnp.asarray(scaled), key=key)
     np.testing.assert_allclose(a.variance, b.variance, rtol=1e-4)
+
+
+@pytest.mark.parametrize("sampling", ["marginal", "correlated"])
+def test_each_hidden_layer_has_noise_of_its_own(sampling, key):
+    """With a lengthscale at which the inducing patches say nothing, what a layer adds to its input is noise."""
+    x = np.random.default_rng(1).random((50, 6, 5, 1), np.float32)
+    model = tickgp.deep_conv(
+        x,
+        tickgp.Softmax(2),
+        depth=3,
+        patch_size=1,
+        channels=1,
+        num_inducing=4,
+        hidden_lengthscale=1e-3,
+        sampling=sampling,
+        key=key,
+    )
+    first = model.draw(0, jnp.asarray(x), key=key)
+    second = model.draw(1, first, key=key)
+    correlation = np.corrcoef(np.ravel(first - x), np.ravel(second - first))[0, 1]
+    assert abs(correlation) < 0.1

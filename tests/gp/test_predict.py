@@ -197,7 +197,7 @@ def test_moments_of_a_layer_are_the_closed_form(name, float64, key):
 @pytest.mark.parametrize("sampling", ["marginal", pytest.param("full", marks=pytest.mark.slow)])
 def test_deep_moments_are_those_of_draws_of_f(sampling, key):
     """Plain Monte Carlo by numpy: the hidden layer, then f given it."""
-    model = set_last(tiny.perturbed(tiny.build("deep_tick", Gaussian(), sampling=sampling)), q_mu=2.0, q_sqrt=0.3)
+    model = set_last(tiny.perturbed(tiny.build("deep_tick", Gaussian(), sampling=sampling)), q_mu=4.0, q_sqrt=0.3)
     x, S = tiny.images(1), 600
     mean, variance = (float(a[0, 0]) for a in predict_moments(model, x, key=key, **DEEP))
     rng, draws, means = np.random.default_rng(6), [], []
@@ -207,7 +207,7 @@ def test_deep_moments_are_those_of_draws_of_f(sampling, key):
         draws.append(rng.normal(m[0, 0], np.sqrt(v[0, 0]), 20))
     draws = np.array(draws)
     between = np.var(means)
-    assert between > 0.2 * variance  # else the test would not see it
+    assert between > 0.5 * variance  # else the test would not see it
     errors = np.sqrt(between * (1 / S + 1 / DEEP["num_samples"]))
     np.testing.assert_allclose(mean, np.mean(means), atol=4 * errors)
     np.testing.assert_allclose(variance, draws.var(), rtol=4 * np.sqrt(2 / S + 2 / DEEP["num_samples"]))
@@ -239,3 +239,13 @@ def test_moments_want_a_sample(key):
 def test_wrong_images_are_refused(images, message, key):
     with pytest.raises(ValueError, match=message):
         predict(tiny.build("conv", Bernoulli()), images, key=key, num_samples=2, batch_size=2)
+
+
+@pytest.mark.parametrize(("name", "likelihood"), [("conv", Softmax(3)), ("se", Gaussian())])
+def test_what_is_not_finite_is_no_prediction(name, likelihood, key):
+    """As when Kuu has no Cholesky factor: of NaN the first class would be the most probable."""
+    model = tiny.build(name, likelihood)
+    model = eqx.tree_at(lambda m: m.layers[0].gp.inducing[0].Z.raw, model, replace_fn=lambda Z: Z.at[0, 0].set(jnp.nan))
+    ask = predict if isinstance(likelihood, Softmax) else predict_moments
+    with pytest.raises(ArithmeticError, match="for 2 of 2 inputs; give it a larger jitter"):
+        ask(model, tiny.images(2), key=key, num_samples=2)

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from data.written import mnist_folder
+from PIL import Image
 from sklearn.metrics import roc_auc_score, roc_curve
 
 from tickgp.data.dataset import load_dataset
@@ -48,7 +49,8 @@ def test_classes_are_matched_by_name_and_strangers_left_out(finished, arrays):
     known = names != "zero"
     assert evaluation.metrics["test"]["n"] == known.sum()
     assert evaluation.metrics["test"]["top1_error"] == pytest.approx(np.mean(said[known] != names[known]))
-    assert any("the model does not know the class zero, so metrics are of the" in note for note in evaluation.notes)
+    said = "the model does not know the class zero, so error and NLL are of the"
+    assert any(said in note for note in evaluation.notes)
     (written,) = (finished / "evaluations").glob("digits.npz-????????.json")
     assert json.loads(written.read_text()) == evaluation.metrics
     assert (evaluation.metrics["dataset"], evaluation.metrics["steps"]) == (f"npz:{path}", 30)
@@ -66,14 +68,15 @@ def test_each_dataset_has_a_file_of_its_own(tmp_path, monkeypatch):
     assert file_name("mnist") == "mnist"
 
 
-def test_strangeness_is_against_the_runs_own_test_images(finished, arrays):
-    path, _, framed = arrays
+def test_strangeness_of_unknown_classes_is_against_the_runs_own_test_images(finished, arrays):
+    path, names, framed = arrays
     metrics = evaluate_run(finished, DataConfig(f"npz:{path}")).metrics
     trained = load_model(finished)
     inside, outside = trained.predict(load_dataset("digits").test.images), trained.predict(framed)
-    stranger = np.repeat([0, 1], [len(inside.labels), len(outside.labels)])
+    unknown = names == "zero"
+    stranger = np.repeat([0, 1], [len(inside.labels), unknown.sum()])
     for name in ("entropy", "mutual_information", "variance", "distance"):
-        scores = np.concatenate([np.asarray(getattr(p, name)) for p in (inside, outside)])
+        scores = np.concatenate([getattr(inside, name), np.asarray(getattr(outside, name))[unknown]])
         assert metrics["auroc"][name] == pytest.approx(roc_auc_score(stranger, scores))
         false_alarms, found, _ = roc_curve(stranger, scores, drop_intermediate=False)
         assert metrics["fpr95"][name] == pytest.approx(false_alarms[found >= 0.95].min())
@@ -84,27 +87,46 @@ def test_without_a_known_class_only_strangeness_is_left(finished, tmp_path):
     np.savez(tmp_path / "noise.npz", x=rng.random((20, 8, 8, 1)), y=np.array(["cat", "dog"] * 10))
     metrics = evaluate_run(finished, DataConfig(f"npz:{tmp_path / 'noise.npz'}")).metrics
     assert metrics["test"] is None
-    assert "no threshold keeps the error below 0.01" in metrics["hand_over"]["reason"]
+    assert "at most 1 % errors with 95 % confidence" in metrics["unknown"]["reason"]
+    assert "hand_over" not in metrics
     assert set(metrics["auroc"]) == {"entropy", "mutual_information", "variance", "distance"}
 
 
 def test_what_is_handed_over(finished, tmp_path):
-    """By hand from the prediction. Whatever the model decides of classes that it does not know is wrong."""
+    """By hand from the prediction. Images of classes that it does not know are counted apart."""
     trained = load_model(finished)
     digits, rule = load_dataset("digits").test, trained.rule(0.5)
     noise = np.random.default_rng(0).random((20, 8, 8, 1))
     mixed = np.concatenate([noise, digits.images[:20]])
-    np.savez(tmp_path / "mixed.npz", x=mixed, y=np.array(["cat", "dog"] * 20))
-    for name, images, labels in (("digits", digits.images, digits.labels), (f"npz:{tmp_path}/mixed.npz", mixed, -1)):
-        handed = evaluate_run(finished, DataConfig(name), max_error=0.5).metrics["hand_over"]
+    names = np.array(["cat", "dog"] * 10 + [trained.class_names[label] for label in digits.labels[:20]])
+    np.savez(tmp_path / "mixed.npz", x=mixed, y=names)
+    parts = evaluate_run(finished, DataConfig(f"npz:{tmp_path}/mixed.npz"), max_error=0.5).metrics
+    own = evaluate_run(finished, DataConfig("digits"), max_error=0.5).metrics
+    assert "unknown" not in own
+    for handed, images, labels in (
+        (parts["unknown"], mixed[:20], None),
+        (parts["hand_over"], mixed[20:], digits.labels[:20]),
+        (own["hand_over"], digits.images, digits.labels),
+    ):
+        assert handed["n"] == len(images)
         said = trained.predict(images)
         unusual = np.asarray(said.distance) > rule.max_distance
         kept = (np.asarray(said.probabilities).max(axis=1) >= rule.threshold.threshold) & ~unusual
         assert handed["unusual"] == pytest.approx(unusual.mean())
         assert handed["share"] == pytest.approx(1 - kept.mean())
-        assert handed["error_of_the_rest"] == pytest.approx((np.asarray(said.labels) != labels)[kept].mean())
+        if labels is not None:
+            assert handed["error_of_the_rest"] == pytest.approx((np.asarray(said.labels) != labels)[kept].mean())
+        assert ("error_of_the_rest" in handed) == (labels is not None)
         assert handed["max_error"] == 0.5
-    assert unusual[:20].all()
+    assert parts["unknown"]["unusual"] == 1
+
+
+def test_a_folder_of_one_class_is_enough(finished, tmp_path):
+    """To ask a model about, known or not; not to train one on."""
+    for name, key in {"3": "hand_over", "cat": "unknown"}.items():
+        (tmp_path / name / name).mkdir(parents=True)
+        Image.new("L", (8, 8), 99).save(tmp_path / name / name / "a.png")
+        assert evaluate_run(finished, DataConfig(f"folder:{tmp_path / name}")).metrics[key]["n"] == 1
 
 
 def test_a_data_folder_that_is_not_there_is_said(finished, arrays, tmp_path):

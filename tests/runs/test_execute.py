@@ -7,9 +7,7 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
-import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from runs.small import SMALL, untimed
@@ -20,12 +18,13 @@ from tickgp.errors import UsageError
 from tickgp.evaluation import bound
 from tickgp.evaluation.promise import share_interval
 from tickgp.gp import layer_builders
+from tickgp.gp import predict as gp_predict
 from tickgp.runs import judge
 from tickgp.runs import run as running
 from tickgp.runs.events import Finished, Note, Report, Stopped
 from tickgp.runs.execute import Limits, execute
 from tickgp.runs.folder import PREVIOUS, prepare, read_history, write_history
-from tickgp.runs.model_file import TrainedModel, load_model
+from tickgp.runs.model_file import load_model
 from tickgp.runs.report import write_predictions, write_report
 from tickgp.training import loop
 from tickgp.training.config import DataConfig, ModelConfig
@@ -97,11 +96,15 @@ def test_a_trained_model_without_a_finite_elbo_is_kept_and_can_be_judged_again(f
     assert event == Finished(json.loads((finished / "metrics.json").read_text()))
 
 
+def spoilt(prediction):
+    """Of the fourth image of each batch."""
+    return jax.tree.map(lambda a: a.at[3].set(np.nan), prediction)
+
+
 def test_a_model_that_predicts_no_numbers_is_not_kept(finished, tmp_path, monkeypatch):
-    run, predict = unfinished(finished, tmp_path / "run"), TrainedModel.predict
-    spoilt = lambda self, images: jax.tree.map(lambda a: a.at[3].set(np.nan), predict(self, images))
-    monkeypatch.setattr(TrainedModel, "predict", spoilt)
-    with pytest.raises(ArithmeticError, match="no finite probabilities for 1 of 360 test images; try"):
+    run, summed = unfinished(finished, tmp_path / "run"), gp_predict._sum_samples
+    monkeypatch.setattr(gp_predict, "_sum_samples", lambda *given: spoilt(summed(*given)))
+    with pytest.raises(ArithmeticError, match="no finite probabilities for 3 of 360 inputs; give it a larger jitter"):
         list(execute(run))
     assert not (run / "model.safetensors").exists()
     assert not (run / "predictions.csv").exists()
@@ -115,11 +118,26 @@ def test_too_few_held_out_images_and_copies_are_noticed_before_training(tmp_path
     name = f"npz:{tmp_path / 'data.npz'}"
     config, data = replace(SMALL, data=DataConfig(dataset=name)), load_dataset(name)
     notes = [event.text for event in execute(tmp_path / "run", config, stop=lambda: True) if isinstance(event, Note)]
-    assert notes[1].startswith(
-        "16 held-out images are too few for the model to decide alone and be wrong in at most 1 %"
-    )
     train, test = (part.images.reshape(-1, 64).tolist() for part in (data.train, data.test))
+    number = len({*map(tuple, test)} - {*map(tuple, train)})
+    assert 0 < number < len(test) == 16
+    assert notes[1].startswith(
+        f"{number} held-out images that are no copies are too few for the model to decide alone and be wrong in at most"
+    )
     assert notes[2].startswith(f"copies of training images among the held-out ones: {sum(x in train for x in test)};")
+
+
+def test_what_the_model_decides_alone_is_chosen_on_no_copies(tmp_path):
+    """Noise with labels at random, each image three times: it knows most test images by heart, and new ones not."""
+    rng = np.random.default_rng(0)
+    images, labels = rng.integers(0, 256, (100, 6, 6), np.uint8), rng.integers(2, size=100)
+    np.savez(tmp_path / "data.npz", x=np.repeat(images, 3, axis=0), y=np.repeat(labels, 3))
+    data = DataConfig(dataset=f"npz:{tmp_path / 'data.npz'}")
+    list(execute(tmp_path / "run", replace(SMALL, data=data, model=ModelConfig("se", num_inducing=20))))
+    own = load_dataset(data.dataset)
+    train, test = ({image.tobytes() for image in part.images} for part in (own.train, own.test))
+    held_out = load_model(tmp_path / "run").held_out
+    assert len(held_out.right) == len(test - train) < 20
 
 
 def test_a_report_is_kept_when_nobody_listens_to_the_note_before_it(tmp_path, monkeypatch):
@@ -472,14 +490,13 @@ def test_two_processes_do_not_train_in_one_folder(tmp_path):
 
 
 def test_probabilities_that_are_not_finite_end_no_training(tmp_path, monkeypatch):
-    told, asked = judge.predict, iter(range(100))
+    summed, asked = gp_predict._sum_samples, iter(range(10_000))
 
-    def predict(*arguments, **settings):
-        prediction = told(*arguments, **settings)
-        spoilt = eqx.tree_at(lambda p: p.probabilities, prediction, jnp.nan * prediction.probabilities)
-        return spoilt if next(asked) < 2 else prediction
+    def sum_samples(*given):
+        """That of the first report is spoilt: two sets of 256 images, in four batches of 128."""
+        return (spoilt if next(asked) < 4 else lambda prediction: prediction)(summed(*given))
 
-    monkeypatch.setattr(judge, "predict", predict)
+    monkeypatch.setattr(gp_predict, "_sum_samples", sum_samples)
     *_, event = execute(tmp_path / "run", replace(SMALL, training=replace(SMALL.training, max_steps=10)))
     assert isinstance(event, Finished)
     first, second = read_history(tmp_path / "run")

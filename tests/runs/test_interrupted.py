@@ -51,6 +51,19 @@ def test_signals_save_first(number, tmp_path):
     assert f"stopped at step {int(latest[5:13])};" in output
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
+def test_when_nobody_listens_any_more_signals_save_first(number, tmp_path):
+    """Ctrl-C also ends the `tee` of a pipeline, and a terminal that is closed reads nothing."""
+    process = start(tmp_path, *FLAGS, "--out", "run", "--max-steps", "100000", "--checkpoint-every", "100000")
+    until(lambda: (tmp_path / "run" / "metrics.jsonl").is_file(), process)
+    process.stdout.close()
+    process.stderr.close()
+    process.send_signal(number)
+    assert process.wait(timeout=60) != 0
+    assert checkpointed(tmp_path / "run")
+
+
 def latest_step(folder: Path) -> int:
     return max((int(path.stem[5:]) for path in (folder / "checkpoint").glob("step-*")), default=0)
 

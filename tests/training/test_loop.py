@@ -85,6 +85,18 @@ def test_first_step_of_adam(key):
     np.testing.assert_allclose(after - before, -0.01 * direction, atol=1e-5)
 
 
+def test_every_step_has_noise_of_its_own(key):
+    """All images are the same, and so is the model: what is left is the noise of the likelihood."""
+    x, y, start = (
+        np.repeat(X[:1], 24, axis=0),
+        np.zeros(24, int),
+        tickgp.tick(X, Softmax(2), patch_size=3, num_inducing=6, key=key),
+    )
+    settings = {"steps": 4, "batch_size": 8, "learning_rate": lambda t: 0.0, "report_every": 1, "key": key}
+    bounds = [event.elbo for event in train(start, x, y, **settings)]
+    assert len(set(bounds)) == 4
+
+
 def test_a_prior_joins_the_gradient_and_not_the_bound(key):
     """Adam's first moment is a tenth of the gradient of the loss; the density's is (w − mean) / deviation²."""
     settings = {"steps": 1, "batch_size": 24, "report_every": 1, "key": key}

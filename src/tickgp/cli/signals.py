@@ -1,26 +1,30 @@
-"""Ctrl-C and SIGTERM."""
+"""Ctrl-C, SIGTERM, and SIGHUP of a terminal that is closed."""
 
 from __future__ import annotations
 
 import signal
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
+
+STOPPING = (signal.SIGINT, signal.SIGTERM, *((signal.SIGHUP,) if hasattr(signal, "SIGHUP") else ()))
 
 
 @contextmanager
 def stop_on_signal() -> Iterator[Callable[[], bool]]:
-    """Ctrl-C and SIGTERM ask training to end after its current step; a second Ctrl-C ends at once."""
+    """These ask training to end after its current step; a second Ctrl-C ends at once. `nohup` is respected."""
     asked = False
 
     def ask(number: int, frame: Any) -> None:
         nonlocal asked
         asked = True
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        print("stopping after this step, or after testing; again to stop at once", file=sys.stderr, flush=True)
+        with suppress(OSError):  # whoever would read it has gone
+            print("stopping after this step, or after testing; again to stop at once", file=sys.stderr, flush=True)
 
-    old = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    ignored = {number for number in STOPPING[2:] if signal.getsignal(number) == signal.SIG_IGN}
+    old = {number: signal.signal(number, ask) for number in STOPPING if number not in ignored}
     try:
         yield lambda: asked
     finally:

@@ -94,19 +94,22 @@ def data_table() -> Table:
     return table
 
 
-def handed_over(handed: dict[str, Any]) -> str:
+def handed_over(handed: dict[str, Any], whose: str = "") -> str:
     """What the threshold of a run made of the images of an evaluation, or why it has none."""
+    images = f"Of {handed['n']:,} images{whose}"
     if "reason" in handed:
         from tickgp.evaluation.handover import Rule
 
-        unusual = f" Unlike the training images: {percent(handed['unusual'])}." if "unusual" in handed else ""
-        return f"{Rule(reason=handed['reason'])}{unusual}"
+        said = [] if whose else [str(Rule(reason=handed["reason"]))]
+        if "unusual" in handed:
+            said.append(f"{images} {percent(handed['unusual'])} are unlike the training images.")
+        return " ".join(said)
     rest = ""
-    if handed["error_of_the_rest"] is not None:
+    if handed.get("error_of_the_rest") is not None:
         rest = f"; of the rest {percent(handed['error_of_the_rest'])} are labelled wrongly"
         rest += f" (allowed: {100 * handed['max_error']:g} %, for images like those of training)"
     unlike = f"({percent(handed['unusual'])} because they are unlike the training images)"
-    return f"{percent(handed['share'])} go to a person {unlike}{rest}."
+    return f"{images} {percent(handed['share'])} go to a person {unlike}{rest}."
 
 
 def _path(title: str) -> Column:

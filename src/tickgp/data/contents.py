@@ -36,6 +36,14 @@ class Split:
         known = {image.tobytes() for image in other.images}
         return np.array([image.tobytes() in known for image in self.images], bool)
 
+    def is_new(self, beside: Split) -> np.ndarray:
+        """Which images are neither among those of `beside` nor, pixel for pixel, the same as an earlier one."""
+        known, new = {image.tobytes() for image in beside.images}, []
+        for image in self.images:
+            new.append((pixels := image.tobytes()) not in known)
+            known.add(pixels)
+        return np.array(new, bool)
+
     def map_images(self, change: Callable[[np.ndarray], np.ndarray]) -> Split:
         """The same, with `change` made to all images."""
         return replace(self, images=change(self.images))

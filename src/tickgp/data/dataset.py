@@ -6,6 +6,7 @@ import hashlib
 import json
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -94,7 +95,9 @@ def load_dataset(
         raise UsageError(f"{name} names no path; give folder:PATH or npz:FILE")
     if kind == "folder":
         size = _size(image_size) or ((like[0], like[1]) if like else None)
-        contents = read_folder(Path(path).expanduser(), image_size=size, fit=fit, skip_bad_images=skip_bad_images)
+        least = 2 if like is None else 1  # a model that is there can be asked about images of one class
+        settings: dict[str, Any] = {"image_size": size, "fit": fit, "skip_bad_images": skip_bad_images}
+        contents = read_folder(Path(path).expanduser(), **settings, least_classes=least)
     elif image_size is not None and (kind == "npz" or name in CATALOGUE):
         raise UsageError(f"image size {image_size} was given for {name}; only folder:PATH is resized: leave it out")
     else:
@@ -141,6 +144,8 @@ def _framed(contents: Contents, shape: tuple[int, ...]) -> Contents:
     if given == shape:
         return contents
     note = f"images of {'×'.join(map(str, given))} were fitted to the model's {'×'.join(map(str, shape))}"
+    if given[:2] != shape[:2]:
+        note += ": they were put into the middle of a black frame, not enlarged"
     contents = contents.map_images(lambda images: frame(images, shape))
     return replace(contents, notes=(*contents.notes, note))
 

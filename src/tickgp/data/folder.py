@@ -29,7 +29,12 @@ Files = dict[str, list[Path]]
 
 
 def read_folder(
-    path: Path, *, image_size: Size | None = None, fit: Fit = "pad", skip_bad_images: bool = False
+    path: Path,
+    *,
+    image_size: Size | None = None,
+    fit: Fit = "pad",
+    skip_bad_images: bool = False,
+    least_classes: int = 2,
 ) -> Contents:
     """The images below `path`, classes and files in the order of their names, all of one size (see `read_picture`).
 
@@ -37,8 +42,8 @@ def read_folder(
     """
     parts = find_images(path)
     names = tuple(parts["train"])
-    if len(names) < 2:
-        raise UsageError(f"{path} has {len(names)} class folders; at least 2 are needed: {LAYOUT}")
+    if len(names) < least_classes:
+        raise UsageError(f"{path} has {len(names)} class folders; at least {least_classes} are needed: {LAYOUT}")
     size = image_size or _common_size([file for part in parts.values() for files in part.values() for file in files])
     read = {kind: _read_part(path, part, names, size, fit, skip_bad_images) for kind, part in parts.items()}
     channels = max(split.images.shape[-1] for split, _ in read.values())

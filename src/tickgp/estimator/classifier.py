@@ -16,6 +16,7 @@ from sklearn.utils import Tags, check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from tickgp.data.contents import Split
 from tickgp.data.splits import stratified_split
 from tickgp.estimator.files import Fitted, load_fitted, save_fitted
 from tickgp.estimator.inputs import Inputs, Shape, as_rows, image_shape, square, warn_of_little_range
@@ -151,28 +152,29 @@ class TickClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         shape = image_shape(X, self.image_shape)
         rows, y = validate_data(self, as_rows(X), y)
         check_classification_targets(y)
-        self.classes_, labels = np.unique(y, return_inverse=True)
-        if len(self.classes_) < 2:
-            raise ValueError(f"y has 1 class, {self.classes_[0]}; give examples of at least 2 classes")
+        classes, labels = np.unique(y, return_inverse=True)
+        if len(classes) < 2:
+            raise ValueError(f"y has 1 class, {classes[0]}; give examples of at least 2 classes")
         name = self._model_name(shape)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        kept, aside = self._split(labels, seed)
-        self.inputs_ = Inputs.of(rows[kept], shape)
-        images = self.inputs_(rows)
+        kept, aside = self._split(labels, _names(classes), seed)
+        inputs = Inputs.of(rows[kept], shape)
+        images = inputs(rows)
         if shape is not None and not self.standardise:
             warn_of_little_range(images)
         config = run_config(self.get_params(), name, images[kept], seed)
         if len(aside):
-            _warn_of_too_few(len(aside), config)
-        self.trained_ = TrainedModel(
-            self._train(config, images[kept], labels[kept]), config, _names(self.classes_), self.inputs_.shape
-        )
+            _warn_of_too_few(int(_new(images[aside], images[kept]).sum()), config)
+        model, bounds, steps = self._train(config, images[kept], labels[kept], len(classes))
+        trained = TrainedModel(model, config, _names(classes), inputs.shape)
         if len(aside):
-            familiarity = Familiarity.of(self.trained_.model, images[kept], labels[kept], len(self.classes_))
-            self.trained_ = replace(self.trained_, familiarity=familiarity)
-            prediction = self.trained_.predict(images[aside])
-            held_out = HeldOut.of("validation", prediction.probabilities, prediction.distance, labels[aside])
-            self.trained_ = replace(self.trained_, held_out=held_out)
+            trained = replace(trained, familiarity=Familiarity.of(model, images[kept], labels[kept], len(classes)))
+            prediction, new = trained.predict(images[aside]), _new(images[aside], images[kept])
+            held_out = HeldOut.of("validation", prediction.probabilities, prediction.distance, labels[aside], new)
+            trained = replace(trained, held_out=held_out)
+        # All at once: what was fitted before stays as it was until now.
+        self.classes_, self.inputs_, self.trained_ = classes, inputs, trained
+        self.elbo_, self.n_iter_ = bounds, steps
         return self
 
     def predict_proba(self, X: Any) -> Float[np.ndarray, "N K"]:
@@ -250,25 +252,27 @@ class TickClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             )
         return "se" if self.model == "auto" else self.model
 
-    def _split(self, labels: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    def _split(self, labels: np.ndarray, names: tuple[str, ...], seed: int) -> tuple[np.ndarray, np.ndarray]:
         """Which images to train on, and which to set aside."""
         if not self.validation_share:
             return np.arange(len(labels)), np.arange(0)
-        return stratified_split(labels, self.validation_share, seed, _names(self.classes_))
+        return stratified_split(labels, self.validation_share, seed, names)
 
-    def _train(self, config: Config, images: np.ndarray, labels: np.ndarray) -> DeepGP:
-        """The trained model; how training went is kept on the way."""
+    def _train(
+        self, config: Config, images: np.ndarray, labels: np.ndarray, num_classes: int
+    ) -> tuple[DeepGP, list[float], int]:
+        """The trained model, its ELBO on the way, and the number of steps."""
         model_key, training_key, _ = jax.random.split(jax.random.key(config.seed), 3)
-        model = build_model(config.model, images, len(self.classes_), key=model_key)
-        settings, self.elbo_ = config.training, []
+        model = build_model(config.model, images, num_classes, key=model_key)
+        settings, bounds, steps = config.training, list[float](), 0
         for event in train(model, images, labels, **train_settings(settings), key=training_key):
-            model, self.n_iter_ = event.state.model, event.step
-            self.elbo_.append(event.elbo)
+            model, steps = event.state.model, event.step
+            bounds.append(event.elbo)
             if self.verbose:
                 print(f"step {event.step} of {settings.max_steps}: ELBO {event.elbo:.6g}, {event.seconds:.0f} s")
-            if settings.window is not None and at_rest(self.elbo_, settings.window):
+            if settings.window is not None and at_rest(bounds, settings.window):
                 break
-        return model
+        return model, bounds, steps
 
     def _prediction(self, X: Any) -> Prediction:
         """What the trained model says of new images or rows."""
@@ -282,11 +286,16 @@ def _warn_of_too_few(number: int, config: Config) -> None:
     needed = images_needed(config.max_error, config.confidence, config.max_unusual)
     if number < needed:
         warnings.warn(
-            f"{number} images are set aside, and `hand_over` needs at least {needed} to promise an error below "
-            f"{config.max_error:g} and to take a share of {config.max_unusual:g} as unusual; set more aside "
-            "(validation_share), or allow a larger error (max_error)",
+            f"{number} images that are no copies are set aside, and `hand_over` needs at least {needed} to promise "
+            f"an error below {config.max_error:g} and to take a share of {config.max_unusual:g} as unusual; set more "
+            "aside (validation_share), or allow a larger error (max_error)",
             stacklevel=3,
         )
+
+
+def _new(aside: np.ndarray, kept: np.ndarray) -> np.ndarray:
+    """Which images that were set aside are no copies of others."""
+    return Split(aside, np.zeros(len(aside), int)).is_new(Split(kept, np.zeros(len(kept), int)))
 
 
 def _names(classes: np.ndarray) -> tuple[str, ...]:

@@ -75,15 +75,21 @@ class HeldOut:
     """From the training images: `Prediction.distance`."""
 
     @staticmethod
-    def of(source: str, probabilities: ArrayLike, distance: ArrayLike | None, labels: ArrayLike) -> HeldOut:
-        """From class probabilities (N, K), distances (N,) and the true classes (N,)."""
-        p, distance = (np.asarray(numbers, np.float32) for numbers in (probabilities, distance))  # as they are saved
-        if bad := int(np.sum(~(np.isfinite(p).all(axis=1) & np.isfinite(distance)))):
+    def of(
+        source: str,
+        probabilities: ArrayLike,
+        distance: ArrayLike | None,
+        labels: ArrayLike,
+        counted: Bool[np.ndarray, " N"],
+    ) -> HeldOut:
+        """From class probabilities (N, K), distances (N,) and the true classes (N,) of the images that are counted."""
+        p, d = (np.asarray(numbers, np.float32)[counted] for numbers in (probabilities, distance))  # as they are saved
+        if bad := int(np.sum(~(np.isfinite(p).all(axis=1) & np.isfinite(d)))):
             raise ArithmeticError(
                 f"the model has no finite probabilities and distances for {bad} of {len(p)} {source} images; "
                 "try a smaller learning rate, or float64"
             )
-        return HeldOut(source, p.max(axis=1), p.argmax(axis=1) == np.asarray(labels), distance)
+        return HeldOut(source, p.max(axis=1), p.argmax(axis=1) == np.asarray(labels)[counted], d)
 
     def max_distance(self, max_unusual: float = 0.01) -> float:
         """Beyond it are the furthest images, a share of `max_unusual` but at least one, and all others as far as these.

@@ -157,22 +157,21 @@ def _last_in_row(passed: Bool[np.ndarray, " T"], start: int) -> int:
 
 def _why_none(steps: _Steps, max_error: float, level: float) -> str:
     """Why no threshold passes, and what can be done, such as to allow the least larger error that one passes for."""
-    needed, advice = least_images(max_error, level), ["hold out more images"]
-    said = f"no threshold keeps the error below {max_error:g} with confidence {level:g} on {steps.images}"
+    needed, advice = least_images(max_error, level), ["hold out more images (validation-share)"]
+    promise = f"at most {100 * max_error:g} % errors with {100 * level:g} % confidence"
+    wrong = int(steps.errors.max(initial=0))
+    said = f"no threshold allows to promise {promise} on {steps.images}, of which the model gets {wrong} wrong"
     if steps.num_usual < needed:
         said = (
-            f"{steps.images} cannot show an error below {max_error:g} with confidence {level:g}, even when all are "
-            f"right; at least {needed} are needed"
+            f"to promise {promise} takes {needed} held-out images that are not unusual, even if all are right; there "
+            f"are {steps.num_usual} of {steps.held_out}"
         )
         if needed < steps.held_out:
             advice.append("count fewer as unusual (max-unusual)")
     least = upper_bound(steps.errors, steps.kept, level).min(initial=1)  # of several starts each may risk less
     larger = (_lowest(steps, limit, level) for limit in _LIMITS if limit > max_error and limit >= least)
     if (best := next((found for found in larger if found is not None), None)) is not None:
-        kept = f"keeping {100 * best.kept:.0f} % of the images"
-        advice.append(f"allow an error below {best.max_error:g} (the best that can be had, {kept})")
-    if wrong := int(steps.errors.max(initial=0)):
-        advice.append(f"improve the model, which is wrong in {wrong} of {steps.num_usual}")
+        advice.append(f"allow more errors: with max-error {best.max_error:g} it decides {100 * best.kept:.0f} % alone")
     return f"{said}: {', or '.join(advice)}"
 
 

@@ -35,14 +35,14 @@ def progress(book: Book) -> str:
 def cost_table(book: Book) -> str:
     """Minutes of training by experiment and machine, a run that serves several counted once; empty without runs."""
     counted, rows = set[str](), []
-    for experiment in EXPERIMENTS.values():
+    for title, experiment in EXPERIMENTS.items():
         names = [cell.name for cell in experiment.cells(book.scale) if cell.name in _own(book)]
         new = [name for name in names if name not in counted]
         counted |= {*new}
         for is_gp, kind in ((True, "GPs"), (False, "CNNs")):
             some = [name for name in new if isinstance(book.cells[name].settings, Config) == is_gp]
-            rows += [[f"{kind}: {experiment.about}", *cost] for cost in _costs(book, some)]
-    return section("Cost", markdown(["", "runs", "minutes", "machine"], rows), _COST)
+            rows += [[f"{title}: {kind}", *cost] for cost in _costs(book, some)]
+    return section("Cost", markdown(["experiment", "runs", "minutes", "machine"], rows), _COST)
 
 
 def _costs(book: Book, names: list[str]) -> list[list[str]]:

@@ -39,6 +39,10 @@ FIGURES = {
 """By experiment, as they follow each other on the page."""
 
 
+_FOUND = ("metrics", "curve", "learned", "elbo")
+"""Of a result: what a run has found. Two runs of other settings do not find the same."""
+
+
 def draw(experiments: list[str], scale: Scale, places: Places) -> list[Path]:
     """The figures of these experiments, as far as their runs are there, as PNG files beside the results."""
     book = Book(places.results, scale)
@@ -90,8 +94,11 @@ def _noted(book: Book) -> dict[str, Any]:
 def _marks(book: Book, picture: str) -> dict[str, str]:
     """Of each run that a picture shows and that has a result, what tells this result from another."""
     results = {name: result for name in _shown(book, picture) if (result := book.run(name)) is not None}
-    digest = lambda result: hashlib.sha256(json.dumps(result, sort_keys=True).encode()).hexdigest()[:16]
-    return {name: digest(result) for name, result in results.items()}
+    return {name: _digest({part: result.get(part) for part in _FOUND}) for name, result in results.items()}
+
+
+def _digest(content: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def _shown(book: Book, picture: str) -> list[str]:

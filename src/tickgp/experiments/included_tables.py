@@ -36,7 +36,8 @@ def strangers_table(book: Book) -> str:
     if book.scale != "fast" or not found:  # that of other scales is not the one that comes with the library
         return ""
     heads = ["", "for a person (%)", "… as unlike what it knows (%)", "error of the rest (%)"]
-    rows = [[title, *_handed(result["hand_over"]), *_told(result)] for title, result in found.items()]
+    handed = {title: result.get("hand_over") or result["unknown"] for title, result in found.items()}
+    rows = [[title, *_handed(handed[title]), *_told(result)] for title, result in found.items()]
     heads += [f"AUROC, {name.replace('_', ' ')}" for name in DOUBTS]
     return section("Images of another kind", markdown(heads, rows), _STRANGERS)
 

@@ -35,7 +35,6 @@ from tickgp.experiments.tables import (
     Book,
     Scores,
     beside,
-    cell,
     error_and_nll,
     error_and_nll_of,
     markdown,
@@ -58,8 +57,8 @@ seed is that of tables 1 and 3. Predictions: S = 100."""
 _CNNS_SEEDED = """Table 1's CNN at the paper's dropout rate, with dropout at test: mean ± standard deviation over seeds,
 and each number. The first seed is that of tables 1 and 3."""
 _CALIBRATED = """Expected calibration error: how far confidence and accuracy are apart, averaged over 15 bins of
-confidence. Chance alone makes it larger than 0, and resampling gives no interval of it. Predictions of GPs: S = 100.
-Not in the paper."""
+confidence. In small print where 95 % of it would lie by chance alone if the model were right just as often as it says;
+files of earlier runs do not have that. Predictions of GPs: S = 100. Not in the paper."""
 _CHANNELS = """TICK-GPs of two layers by the defaults of `tickgp train`, but for the number of channels between them,
 for {train_images:,} training images and tested on {test_images:,}. One seed, S = 100. Not in the paper, which does not
 say how many channels it has; the tables above have 10."""
@@ -176,9 +175,17 @@ def calibration_table(book: Book) -> str:
         gps = [book.scores(f"{dataset}/{name}") for name in SHALLOW]
         others = {"bcnn-0.5": "dropout", "ensemble": "ensemble"}
         cnns = [book.chosen_cnn(dataset, "dropout"), *(book.scores(f"{dataset}/{n}", way) for n, way in others.items())]
-        rows.append([title, *(cell(scores, "ece") for scores in [*gps, *cnns])])
+        rows.append([title, *(_ece(scores) for scores in [*gps, *cnns])])
     heads = ["ECE", *SHALLOW.values(), "B-CNN", "B-CNN, rate 0.5", "5 CNNs"]
     return section("Table 1, calibration", markdown(heads, rows), _CALIBRATED)
+
+
+def _ece(scores: Scores) -> str:
+    """With where it would lie by chance alone, where that is known."""
+    if scores is None:
+        return ""
+    by_chance = "–".join(f"{bound:.3f}" for bound in scores["interval"].get("ece_if_calibrated", ()))
+    return f"{scores['test']['ece']:.3f}" + (f" <sub>{by_chance}</sub>" if by_chance else "")
 
 
 def sampler_table(book: Book) -> str:

@@ -10,8 +10,9 @@ from tickgp.experiments.plan import DATASETS, DEEP_DATASETS, KERNELS, SHALLOW
 from tickgp.experiments.tables import FEW, MANY, METRICS, NEGATIVE_ELBO, Book, markdown, paragraphs, section
 
 _LAYERS = {1: "one layer", 2: "two layers", 3: "three layers"}
-_STANDING = """By how much our numbers differ from the paper's. Bold: no number that rounds to the paper's lies in our
-95 % interval. ELBOs have no interval. The paper's predictions have S = 5."""
+_STANDING = """By how much our numbers differ from the paper's. Equal: ours is the paper's when rounded as that is
+printed. Bold, and beyond our interval: the 95 % interval of ours has no number that would be printed as the paper's.
+ELBOs have no interval. The paper's predictions have S = 5."""
 
 
 @dataclass(frozen=True)

@@ -82,9 +82,9 @@ def _start(work: Callable[[Connection, Cell], None], cell: Cell) -> tuple[Connec
 
 @contextmanager
 def _signals_kept_away() -> Iterator[None]:
-    """What starts meanwhile never hears the Ctrl-C that a terminal sends to all its processes, nor SIGTERM."""
+    """What starts meanwhile never hears what a terminal sends to all its processes, nor SIGTERM."""
     resource_tracker.ensure_running()  # comes with the first process, and in Python 3.11 would undo the next line
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
     try:
         yield
     finally:

@@ -9,6 +9,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.scipy.special import entr
 from jaxtyping import Array, ArrayLike, Float, Int, Key, PRNGKeyArray
 
@@ -91,7 +92,9 @@ def predict(
         sums = [_sum_samples(model, x, group, likelihood_samples) for group in groups]
         return jax.tree.map(lambda *arrays: sum(arrays[1:], start=arrays[0]) / num_samples, *sums)
 
-    return in_batches(of_batch, images, batch_size)
+    prediction = in_batches(of_batch, images, batch_size)
+    _check_finite(prediction.probabilities, "probabilities")
+    return prediction
 
 
 def predict_moments(
@@ -114,7 +117,18 @@ def predict_moments(
         m, v = (jnp.concatenate(parts) for parts in zip(*draws, strict=True))
         return jnp.mean(m, axis=0), jnp.mean(v, axis=0) + jnp.var(m, axis=0)
 
-    return in_batches(of_batch, x, batch_size)
+    mean, variance = in_batches(of_batch, x, batch_size)
+    _check_finite(jnp.stack([mean, variance], axis=1), "mean and variance")
+    return mean, variance
+
+
+def _check_finite(numbers: Float[Array, "N ..."], what: str) -> None:
+    """Of NaN the first class would be the most probable."""
+    if bad := int((~np.isfinite(numbers)).reshape(len(numbers), -1).any(axis=1).sum()):
+        raise ArithmeticError(
+            f"the model has no finite {what} for {bad} of {len(numbers)} inputs; give it a larger jitter, train it at "
+            "a smaller learning rate, or use float64"
+        )
 
 
 @functools.partial(jit, static_argnames="likelihood_samples")

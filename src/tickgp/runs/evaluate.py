@@ -41,11 +41,12 @@ def evaluate_run(
     On the data it was trained on: the test images. On other data: all images, or the test images where the source has
     such; classes are matched by their names. Where the model knows none of the classes there are no `test` metrics.
 
-    `hand_over` is how many of all images go to a person with the threshold of `max_error`, `level` and `max_unusual`,
-    by default the run's, and how many of the others are labelled wrongly, which those of unknown classes always are; or
-    the `reason` why there is no threshold. With both it says how many are unusual. On other data `auroc` and `fpr95`
-    say how well entropy, mutual information, variance and distance tell these images from the run's own test images;
-    they are left out where these are not there any more.
+    `hand_over` is how many images of known classes go to a person with the threshold of `max_error`, `level` and
+    `max_unusual`, by default the run's, and how many of the others are labelled wrongly; or the `reason` why there is
+    no threshold. With both it says how many are unusual. `unknown` says the same of images of unknown classes, of which
+    whatever the model decides is wrong. On other data `auroc` and `fpr95` say how well entropy, mutual information,
+    variance and distance tell these images, or those of unknown classes if there are such, from the run's own test
+    images; they are left out where these are not there any more.
     """
     if data.dataset == ARRAYS:
         raise UsageError(f"the model in {folder} was fitted on arrays; name a dataset with --dataset")
@@ -70,7 +71,8 @@ def evaluate_run(
     outside = trained.predict(other.test.images)
     metrics = {**_header(folder, trained, other), **_scores(trained, outside, known, rule)}
     if own is not None:
-        metrics |= _strangeness(trained.predict(own.test.images), outside)
+        strange = known < 0 if (known < 0).any() else known >= 0
+        metrics |= _strangeness(trained.predict(own.test.images), outside, strange)
         notes += _chosen_on(other, own, rule)
     if folder.is_dir():  # not a model that comes with the library
         try:
@@ -159,39 +161,38 @@ def _known(data: Dataset, class_names: tuple[str, ...]) -> tuple[np.ndarray, tup
         return labels, ()
     shown = ", ".join(strangers[:5]) + (", …" if len(strangers) > 5 else "")
     left = int((labels >= 0).sum())
-    which = f"metrics are of the {left} other images" if left else "no error can be measured"
+    which = f"error and NLL are of the {left} other images" if left else "no error can be measured"
     return labels, (f"the model does not know the {'class' if len(strangers) == 1 else 'classes'} {shown}, so {which}",)
 
 
 def _scores(trained: TrainedModel, prediction: Prediction, labels: np.ndarray, rule: Rule) -> dict[str, Any]:
-    """Metrics of the images whose label is known, null where there are none, and what is handed over of all images."""
+    """Metrics of the images whose label is known, null where there are none, and what is handed over."""
     known, seed = labels >= 0, trained.config.seed
     p = np.asarray(prediction.probabilities, float)
-    handed = {**_decided(prediction, labels, rule), **_unusual(prediction, rule)}
+    of = {"hand_over": known, "unknown": ~known}
+    handed = {name: _handed_over(prediction, labels, rule, which) for name, which in of.items() if which.any()}
     if not known.any():
-        return {"test": None, "interval": None, "hand_over": handed}
+        return {"test": None, "interval": None, **handed}
     y = labels[known]
-    return {"test": evaluate(p[known], y), "interval": intervals(p[known], y, seed=seed), "hand_over": handed}
+    return {"test": evaluate(p[known], y), "interval": intervals(p[known], y, seed=seed), **handed}
 
 
-def _decided(prediction: Prediction, labels: np.ndarray, rule: Rule) -> dict[str, Any]:
-    """What the threshold makes of these images, or why there is none."""
+def _handed_over(prediction: Prediction, labels: np.ndarray, rule: Rule, which: np.ndarray) -> dict[str, Any]:
+    """How many of `which` images go to a person, or why all do, and how many are unusual, if the model knows that."""
+    p, d = np.asarray(prediction.probabilities, float)[which], prediction.distance
+    distance = None if d is None else np.asarray(d)[which]
+    unusual = {} if distance is None else {"unusual": float(rule.unusual(distance).mean())}
     if rule.threshold is None:
-        return {"reason": rule.reason}
-    p = np.asarray(prediction.probabilities, float)
-    share, error = share_and_error(rule.hand_over(p.max(axis=1), prediction.distance), p.argmax(axis=1) == labels)
-    return {"share": share, "error_of_the_rest": error, "max_error": rule.threshold.max_error}
+        return {"n": len(p), "reason": rule.reason, **unusual}
+    share, error = share_and_error(rule.hand_over(p.max(axis=1), distance), p.argmax(axis=1) == labels[which])
+    rest = {"error_of_the_rest": error} if (labels[which] >= 0).all() else {}
+    return {"n": len(p), "share": share, **rest, "max_error": rule.threshold.max_error, **unusual}
 
 
-def _unusual(prediction: Prediction, rule: Rule) -> dict[str, float]:
-    """The share of unusual images, if the model knows where those of training lie."""
-    d = prediction.distance
-    return {} if d is None else {"unusual": float(rule.unusual(d).mean())}
-
-
-def _strangeness(inside: Prediction, outside: Prediction) -> dict[str, Any]:
+def _strangeness(inside: Prediction, outside: Prediction, strange: np.ndarray) -> dict[str, Any]:
+    """How well `strange` ones of the images outside are told from those inside."""
     pairs = {name: (getattr(inside, name), getattr(outside, name)) for name in DOUBTS}
-    scores = {name: pair for name, pair in pairs.items() if pair[0] is not None}
+    scores = {name: (a, np.asarray(b)[strange]) for name, (a, b) in pairs.items() if a is not None}
     return {
         "auroc": {name: auroc(*pair) for name, pair in scores.items()},
         "fpr95": {name: fpr95(*pair) for name, pair in scores.items()},

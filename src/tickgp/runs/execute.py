@@ -184,13 +184,16 @@ def _loaded(data: Dataset) -> str:
 
 def _warnings(config: Config, data: Dataset) -> Iterator[str]:
     """What makes the numbers of a run worth less, as far as the images show it before training."""
-    number = len(data.held_out)
+    number = int(data.held_out.is_new(data.train).sum())
     needed = images_needed(config.max_error, config.confidence, config.max_unusual)
     if number < needed:
         yield (
-            f"{number} held-out images are too few for the model to decide alone and be wrong in at most "
-            f"{100 * config.max_error:g} %, which takes {needed} if {100 * config.max_unusual:g} % are unusual; hold "
-            "out more, or raise --max-error"
+            f"{number} held-out images that are no copies are too few for the model to decide alone and be wrong in at "
+            f"most {100 * config.max_error:g} %, which takes {needed} if {100 * config.max_unusual:g} % are unusual; "
+            "hold out more, or raise --max-error"
         )
     if copies := sum(int(part.is_in(data.train).sum()) for part in data.parts[1:]):
-        yield f"copies of training images among the held-out ones: {copies}; these make it look better than it is"
+        yield (
+            f"copies of training images among the held-out ones: {copies}; these make it look better than it is, but "
+            "what it decides alone is chosen without them"
+        )

@@ -32,10 +32,11 @@ def watched_images(config: Config, data: Dataset) -> tuple[Split, Split]:
 def watch(config: Config, model: DeepGP, watched: Split) -> tuple[float, float]:
     """NLL and error, from few draws where draws are dear. NaN while some probability is: training may get over it."""
     numbers = {"num_samples": 100 if len(model.layers) == 1 else 10, "likelihood_samples": 1}
-    p = predict(model, watched.images, key=jax.random.key(config.seed), **numbers).probabilities
-    if not np.isfinite(p).all():
+    try:
+        prediction = predict(model, watched.images, key=jax.random.key(config.seed), **numbers)
+    except ArithmeticError:
         return math.nan, math.nan
-    outcomes = Outcomes.of(p, watched.labels)
+    outcomes = Outcomes.of(prediction.probabilities, watched.labels)
     return outcomes.nll(), outcomes.top_error()
 
 
@@ -54,11 +55,14 @@ def overfitting(history: Sequence[dict[str, Any]]) -> int | None:
 
 
 def held_out(trained: TrainedModel, data: Dataset, test: Prediction) -> HeldOut:
-    """Of the validation images, or if there are none of the test images, whose prediction is `test`."""
-    source, prediction, labels = "test", test, data.test.labels
+    """Of the validation images, or if there are none of the test images, whose prediction is `test`.
+
+    Copies of training images, and of each other, are left out: a model is surer of these than of new images.
+    """
+    source, prediction, split = "test", test, data.test
     if data.validation is not None:
-        source, prediction, labels = "validation", trained.predict(data.validation.images), data.validation.labels
-    return HeldOut.of(source, prediction.probabilities, prediction.distance, labels)
+        source, prediction, split = "validation", trained.predict(data.validation.images), data.validation
+    return HeldOut.of(source, prediction.probabilities, prediction.distance, split.labels, split.is_new(data.train))
 
 
 def final_metrics(config: Config, data: Dataset, steps: int, bound: float | None, p: np.ndarray) -> dict[str, Any]:
