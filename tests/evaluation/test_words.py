@@ -8,7 +8,6 @@ from gp import tiny
 
 from tickgp.evaluation.reach import agreement, crossings_across, half_way
 from tickgp.evaluation.words import describe as facts
-from tickgp.gp.builders import as_pixels
 from tickgp.gp.images import Standardise
 from tickgp.gp.kernels import Matern12, Matern32, SquaredExponential
 from tickgp.gp.likelihoods import Bernoulli, RobustMax, Softmax
@@ -126,9 +125,7 @@ def test_likelihoods(likelihood, words):
 
 
 def test_standardised_pixels_are_mentioned(tick):
-    model = eqx.tree_at(
-        lambda m: m.standardise, tick, Standardise(as_pixels(tiny.images())), is_leaf=lambda x: x is None
-    )
+    model = eqx.tree_at(lambda m: m.standardise, tick, Standardise(tiny.images()), is_leaf=lambda x: x is None)
     assert "standardised" in facts(model)["Model"]
     assert "standard deviations in every pixel" in facts(model)["Likeness"]
     assert "deviations" not in facts(tick)["Likeness"]

@@ -10,8 +10,9 @@ import pytest
 import reference
 import tiny
 
-from tickgp.gp import builders, layer_builders
+from tickgp.gp import builders, inducing, layer_builders
 from tickgp.gp.convolution import Convolutional, MultiOutputConvolutional
+from tickgp.gp.images import to_pixels
 from tickgp.gp.kernels import Matern32, SquaredExponential
 from tickgp.gp.likelihoods import Bernoulli, Softmax
 from tickgp.gp.means import IdentityConv, Linear, Zero
@@ -308,14 +309,26 @@ def test_bytes_and_pixels_build_the_same_model(key):
         lambda x, key: layer_builders.point_layer(x, Zero(2), 2, num_inducing=4, key=key),
     ],
 )
-def test_a_layer_by_itself_wants_floats(make, key):
-    """Differences of bytes wrap around: the median distance would be wrong."""
+def test_a_layer_by_itself_takes_bytes_too(make, key):
+    """Differences of bytes would wrap around, and the median distance be wrong."""
     x = np.random.default_rng(4).integers(0, 256, (12, *GREY), dtype=np.uint8)
-    with pytest.raises(
-        ValueError, match=r"images of type uint8; it takes floats: give .*builders\.as_pixels\(images\)"
-    ):
-        make(x, key)
-    make(builders.as_pixels(x), key)
+    layers = make(x, key), make(np.asarray(to_pixels(jnp.asarray(x))), key)
+    assert eqx.tree_equal(*layers)
+
+
+def test_only_the_patches_that_are_picked_are_made_floats(key, monkeypatch):
+    """All images as floats would take four times the memory of their bytes, and more."""
+    sizes = []
+
+    def counting(images):
+        sizes.append(images.size)
+        return to_pixels(images)
+
+    for module in (builders, layer_builders, inducing):
+        monkeypatch.setattr(module, "to_pixels", counting)
+    x = np.random.default_rng(4).integers(0, 256, (2000, 20, 20, 3), dtype=np.uint8)
+    builders.deep_tick(x, Softmax(2), patch_size=3, num_inducing=10, channels=3, key=key)
+    assert 0 < max(sizes) < x.size / 2
 
 
 @pytest.mark.parametrize(

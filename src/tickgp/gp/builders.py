@@ -175,7 +175,8 @@ def convolutional(
                 layers.append(class_layer(x, likelihood.num_outputs, **both, **last, key=layer_key))
             else:
                 layers.append(image_layer(x, channels, **both, **hidden, key=layer_key))
-                x = np.asarray(layers[-1].mean(jnp.asarray(some_images(x)))).reshape(-1, *layers[-1].output_shape)
+                few = to_pixels(jnp.asarray(some_images(x)))
+                x = np.asarray(layers[-1].mean(few)).reshape(-1, *layers[-1].output_shape)
     return DeepGP(tuple(layers), likelihood, jitter=jitter, sampling=sampling, standardise=first)
 
 
@@ -204,6 +205,7 @@ def pointwise(
     Paper: SE-GP
     """
     x, first = _prepared(images, standardise)
+    x = np.asarray(to_pixels(jnp.asarray(x)))
     both: dict[str, Any] = {
         "num_inducing": num_inducing,
         "kernel": kernel,
@@ -246,12 +248,10 @@ def _naming(layer: int, depth: int, if_too_small: str = "") -> Iterator[None]:
 
 
 def _prepared(images: ArrayLike, standardise: bool) -> tuple[np.ndarray, Standardise | None]:
-    """Images as the first layer sees them, and what is done to pixels before it."""
-    x = as_pixels(images)
-    first = Standardise(x) if standardise else None
-    return (x if first is None else np.asarray(first(jnp.asarray(x)))), first
-
-
-def as_pixels(images: ArrayLike) -> np.ndarray:
-    """Images (N, H, W, C) as floats, checked."""
-    return np.asarray(to_pixels(jnp.asarray(check_images(images))))
+    """Checked images, and what is done to pixels before the first layer, if anything: then it is done to them."""
+    x = check_images(images)
+    if not standardise:
+        return x, None
+    pixels = to_pixels(jnp.asarray(x))
+    first = Standardise(np.asarray(pixels))
+    return np.asarray(first(pixels)), first

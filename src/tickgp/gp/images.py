@@ -68,7 +68,7 @@ def check_inputs(x: ArrayLike) -> np.ndarray:
         raise ValueError(f"images have type {x.dtype}; give bytes (uint8), or floats between 0 and 1")
     if x.ndim < 2 or 0 in x.shape:
         raise ValueError(f"images have shape {x.shape}; there must be at least one image of at least one pixel")
-    if not np.isfinite(x).all():
+    if x.dtype != np.uint8 and not np.isfinite(x).all():
         bad = int((~np.isfinite(x)).reshape(len(x), -1).any(axis=1).sum())
         raise ValueError(f"{bad} of {len(x)} images hold NaN or infinite pixels; remove or fill them")
     if x.ndim == 4 and x.dtype != np.uint8 and np.abs(x).max() > 10:

@@ -12,6 +12,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from threadpoolctl import threadpool_limits
 
 from tickgp.gp.convolution import PatchResponse
+from tickgp.gp.images import to_pixels
 from tickgp.gp.kernels import AbstractKernel
 from tickgp.gp.params import Real
 from tickgp.gp.patches import Located, PatchGrid, SizeError
@@ -147,7 +148,8 @@ def _distinct(
     size = min(4 * wished, total)
     while True:
         image, patch = np.divmod(rng.choice(total, size, replace=False), P)
-        patches, places = grid.windows(images, image, patch).astype(dtype), grid.corners(patch).astype(dtype)
+        patches = np.asarray(to_pixels(jnp.asarray(grid.windows(images, image, patch))))
+        places = grid.corners(patch).astype(dtype)
         rows = np.concatenate([patches, places], axis=1) if located else patches
         first = np.sort(np.unique(rows, axis=0, return_index=True)[1])[:wished]
         if len(first) >= least or size == total:

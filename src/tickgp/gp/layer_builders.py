@@ -15,6 +15,7 @@ from jaxtyping import Float, PRNGKeyArray
 
 from tickgp.gp.convolution import Convolutional, MultiOutputConvolutional, PatchResponse
 from tickgp.gp.covariances import Pointwise
+from tickgp.gp.images import to_pixels
 from tickgp.gp.inducing import Initialiser, Places, choose_patches, choose_points
 from tickgp.gp.kernels import AbstractKernel, SquaredExponential
 from tickgp.gp.layers import Layer
@@ -67,7 +68,6 @@ def image_layer(
     """
     if channels < 1:
         raise ValueError(f"{channels} channels were asked for; a hidden layer needs at least 1")
-    _check_floats(images)
     grid = _grid(images, patch_size, stride)
     key_inducing, key_q = jax.random.split(key)
     response = PatchResponse(kernel(variance, _number(lengthscale, images, grid)))
@@ -104,7 +104,6 @@ def class_layer(
     prior, such as Normal(1, 1), which keeps them from fitting few images too closely. The rest as for `image_layer`.
     Paper: last layer set-up
     """
-    _check_floats(images)
     grid = _grid(images, patch_size, stride)
     location = _location(location, min(images.shape[1:3]))
     response = PatchResponse(kernel(variance, _number(lengthscale, images, grid)), location)
@@ -134,20 +133,10 @@ def point_layer(
 
     q_std: standard deviation of q at the start. The rest as for `image_layer`.
     """
-    _check_floats(x)
     covariance = kernel(variance, _number(lengthscale, x))
     inducing = choose_points(x, num_inducing, covariance, how=initialiser, key=key)
     q = _initial_q(num_outputs, num_inducing, q_std, mean_field)
     return Layer(SparseGP(Shared(Pointwise(covariance)), (inducing,), q), mean, (num_outputs,))
-
-
-def _check_floats(x: np.ndarray) -> None:
-    """Differences of bytes would wrap around, and their pixels be 0 to 255."""
-    if not np.issubdtype(x.dtype, np.floating):
-        raise ValueError(
-            f"a layer was given images of type {x.dtype}; it takes floats: give tickgp.gp.builders.as_pixels(images), "
-            "which makes numbers between 0 and 1 of bytes"
-        )
 
 
 def _grid(images: np.ndarray, patch_size: Size, stride: Size | None) -> PatchGrid:
@@ -197,7 +186,8 @@ def _number(lengthscale: Lengthscale, x: np.ndarray, grid: PatchGrid | None = No
         if grid is None
         else grid.windows(x, pick, rng.integers(grid.num_patches, size=len(pick)))
     )
-    distances = np.linalg.norm(rows[:_FEW] - rows[_FEW:], axis=1)
+    pixels = np.asarray(to_pixels(jnp.asarray(rows)))
+    distances = np.linalg.norm(pixels[:_FEW] - pixels[_FEW:], axis=1)
     return float(np.median(distances[distances > 0])) / 2 if (distances > 0).any() else 1.0
 
 

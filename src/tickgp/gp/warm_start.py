@@ -10,8 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
 
-from tickgp.gp.builders import as_pixels
 from tickgp.gp.convolution import Convolutional, MultiOutputConvolutional, PatchResponse
+from tickgp.gp.images import check_images
 from tickgp.gp.inducing import InducingPatches
 from tickgp.gp.kernels import AbstractKernel, AbstractStationary, Product, Sum
 from tickgp.gp.layer_builders import KernelFamily, image_layer, some_images
@@ -47,7 +47,7 @@ def warm_start(trained: DeepGP, images: ArrayLike, *, key: PRNGKeyArray, **setti
             "a warm start was asked from a model whose hidden layers do not put out images; it needs a trained "
             "deep_conv or deep_tick, into which a layer can be put that changes nothing"
         )
-    x = trained.pixels(jnp.asarray(some_images(as_pixels(images))))
+    x = trained.pixels(jnp.asarray(some_images(check_images(images))))
     for layer in hidden:
         parts = (x[i : i + 50] for i in range(0, len(x), 50))
         x = jnp.concatenate([_expectation(layer, part, trained.jitter) for part in parts])
