@@ -17,7 +17,7 @@ from tickgp.gp.params import Triangular
 
 MOST_IMAGES = 10_000
 """Training images that suffice to know where their features lie."""
-MOST_COMPONENTS = 32
+MOST_COMPONENTS = 64
 """Principal components in which this is known for each class. K covariances of all features would take as much memory
 as the model."""
 

@@ -12,7 +12,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
 
 from tickgp.errors import UsageError
 from tickgp.evaluation.familiarity import Familiarity
@@ -25,7 +24,7 @@ from tickgp.runs.folder import lacks
 from tickgp.runs.places import without_folders
 from tickgp.training.assemble import build_model
 from tickgp.training.config import Config
-from tickgp.training.tensors import check_format, load_tree, read_words, save_tree
+from tickgp.training.tensors import check_format, load_tree, read_some, read_words, save_tree
 from tickgp.training.toml import format_config, parse_config
 
 NAME = "model.safetensors"
@@ -81,6 +80,7 @@ class TrainedModel:
 def save_model(folder: Path, trained: TrainedModel) -> None:
     """`trained` as the file `model.safetensors` of `folder`: arrays by their names, the rest as JSON and TOML.
 
+    The arrays of the held-out images are those that other thresholds can be chosen from.
     Where the data folder was, and the run that it started from, is left out: the file is for other machines too.
     """
     words = {
@@ -91,7 +91,8 @@ def save_model(folder: Path, trained: TrainedModel) -> None:
         "strides": strides(trained.model),
     }
     familiarity = None if trained.held_out is None else trained.familiarity
-    save_tree(folder / NAME, {"model": trained.model, "familiarity": familiarity}, words)
+    held_out = _arrays(trained.held_out)
+    save_tree(folder / NAME, {"model": trained.model, "familiarity": familiarity, "held_out": held_out}, words)
 
 
 def load_model(folder: str | Path) -> TrainedModel:
@@ -106,7 +107,9 @@ def load_model(folder: str | Path) -> TrainedModel:
             f"images, and are {now} now; train it again, or use that version"
         )
     familiarity = None if words.held_out is None else Familiarity.like(skeleton, shape, num_classes)
-    trees: dict[str, Any] = load_tree(words.path, {"model": skeleton, "familiarity": familiarity})
+    held_out = _arrays(words.held_out)
+    like: dict[str, Any] = {"model": skeleton, "familiarity": familiarity, "held_out": held_out}
+    trees = load_tree(words.path, like)
     return TrainedModel(trees["model"], words.config, words.class_names, shape, trees["familiarity"], words.held_out)
 
 
@@ -168,7 +171,7 @@ def _read_words(folder: Path) -> _Words:
     config = parse_config(words["config"], str(path))
     with _legible(path):
         names, shape = tuple(map(str, json.loads(words["class_names"]))), json.loads(words["image_shape"])
-        held_out = _held_out(json.loads(words["hand_over"]))
+        held_out = _held_out(json.loads(words["hand_over"]), path)
         return _Words(path, config, names, tuple(map(int, shape)), words["strides"], held_out)
 
 
@@ -212,27 +215,25 @@ def _rule(
 
 
 def _hand_over(trained: TrainedModel) -> dict[str, Any] | None:
-    """The threshold, or why there is none, and what others can be chosen from."""
+    """The threshold, or why there is none, and what the held-out images are."""
     if (held_out := trained.held_out) is None:
         return None
-    outcomes = {
-        "confidence": _digits(held_out.confidence),
-        "right": held_out.right.astype(int).tolist(),
-        "distance": _digits(held_out.distance),
-    }
-    return {"threshold": trained.rule().as_json(), "source": held_out.source, **outcomes}
+    return {"threshold": trained.rule().as_json(), "source": held_out.source, "images": len(held_out.right)}
 
 
-def _digits(numbers: Float[np.ndarray, " N"]) -> list[float]:
-    """As many digits as single precision has, which is half the file."""
-    return [float(str(number)) for number in numbers.astype(np.float32)]
+def _arrays(held_out: HeldOut | None) -> dict[str, np.ndarray] | None:
+    """In single precision, which limits are kept in."""
+    if held_out is None:
+        return None
+    kinds = {"confidence": np.float32, "right": bool, "distance": np.float32}
+    return {name: np.asarray(getattr(held_out, name), kind) for name, kind in kinds.items()}
 
 
-def _held_out(words: dict[str, Any] | None) -> HeldOut | None:
+def _held_out(words: dict[str, Any] | None, path: Path) -> HeldOut | None:
     if words is None:
         return None
-    confidence, distance = (np.array(words[name], np.float32) for name in ("confidence", "distance"))
-    return HeldOut(words["source"], confidence, np.array(words["right"], bool), distance)
+    confidence, right, distance = read_some(path, "held_out.confidence", "held_out.right", "held_out.distance")
+    return HeldOut(words["source"], confidence, right, distance)
 
 
 def _skeleton(config: Config, image_shape: tuple[int, ...], num_classes: int) -> DeepGP:

@@ -63,6 +63,14 @@ def read_arrays(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
         return {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}  # noqa: SIM118
 
 
+def read_some(path: Path, *names: str) -> tuple[np.ndarray, ...]:
+    """The tensors of these names of a safetensors file; a KeyError where one is not there."""
+    with _opened(path) as file:
+        if missing := set(names) - set(file.keys()):
+            raise KeyError(f"no {', '.join(sorted(missing))}")
+        return tuple(file.get_tensor(name) for name in names)
+
+
 def read_words(path: Path) -> dict[str, str]:
     """The words beside the tensors of a safetensors file."""
     with _opened(path) as file:
