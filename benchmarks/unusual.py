@@ -24,6 +24,7 @@ from tickgp.data.pixels import pad
 from tickgp.evaluation.handover import Rule
 from tickgp.gp.batches import in_batches
 from tickgp.gp.memory import fitting_batch
+from tickgp.gp.predict import Prediction
 from tickgp.runs.folder import load_own
 from tickgp.runs.model_file import ARRAYS, NAME, TrainedModel, load_model
 
@@ -158,7 +159,8 @@ def measure(
     found = {"model": _identity(run, trained), "threshold": rule.as_json(), "kinds": dict[str, Any]()}
     for name, kind in kinds.items():
         say(f"{run}: {name}")
-        found["kinds"][name] = {**judge(trained, rule, kind), **_by_layer(trained, by_layer, kind)}
+        prediction = trained.predict(kind.images)
+        found["kinds"][name] = {**judge(prediction, rule, kind), **_by_layer(trained, by_layer, kind, prediction)}
     return found
 
 
@@ -174,9 +176,8 @@ def _identity(run: Path, trained: TrainedModel) -> dict[str, Any]:
     }
 
 
-def judge(trained: TrainedModel, rule: Rule, kind: Kind) -> dict[str, Any]:
+def judge(prediction: Prediction, rule: Rule, kind: Kind) -> dict[str, Any]:
     """Of how many images which share is unusual, which is for a person, and how much of the rest is wrong."""
-    prediction = trained.predict(kind.images)
     p, distance = np.asarray(prediction.probabilities, float), np.asarray(prediction.distance, float)
     decided = ~rule.hand_over(p.max(axis=1), distance)
     found = {
@@ -198,7 +199,8 @@ def _layer_rules(run: Path, trained: TrainedModel, data_dir: Path | None) -> lis
     """For each layer of a deep model, the rule by which the usual share of held-out images is unusual in it alone."""
     if len(trained.model.layers) == 1 or trained.held_out is None or trained.config.data.dataset == ARRAYS:
         return []
-    images = load_own(run, trained.config, data_dir).held_out.images
+    own = load_own(run, trained.config, data_dir)
+    images = own.held_out.images[own.is_counted()]
     labels = np.asarray(trained.predict(images).labels)
     alone = [replace(trained.held_out, distance=distance) for distance in layer_distances(trained, images, labels)]
     return [Rule(held_out.max_distance(trained.config.max_unusual)) for held_out in alone]
@@ -215,12 +217,11 @@ def layer_distances(
     return [cloud.distance(np.asarray(a, float), classes) for cloud, a in layers]
 
 
-def _by_layer(trained: TrainedModel, rules: list[Rule], kind: Kind) -> dict[str, list[float]]:
+def _by_layer(trained: TrainedModel, rules: list[Rule], kind: Kind, prediction: Prediction) -> dict[str, list[float]]:
     """The share that is unusual in each layer alone, where there are rules for these."""
     if not rules:
         return {}
-    labels = np.asarray(trained.predict(kind.images).labels)
-    layers = zip(layer_distances(trained, kind.images, labels), rules, strict=True)
+    layers = zip(layer_distances(trained, kind.images, np.asarray(prediction.labels)), rules, strict=True)
     return {"unusual_by_layer": [float(rule.unusual(distance).mean()) for distance, rule in layers]}
 
 

@@ -128,7 +128,17 @@ def test_evaluate(tickgp, run):
     n = metrics["test"]["n"]  # the held-out images are these very ones
     assert json.loads(out)["hand_over"]["unusual"] == pytest.approx(int(0.4 * n) / n)
     _, out, _ = tickgp("evaluate", run, "--max-error", "0.0001")
-    assert re.search(r"alone: .*\. Of 360 images \d\.\d\d % are unlike the training images\.", out)
+    assert re.search(r"No image can be decided by the model alone: .*\.\nOf 360 images \d\.\d\d % are unlike", out)
+
+
+def test_evaluate_on_classes_that_are_not_known(tickgp, run, tmp_path):
+    """Also then it is said why nothing is decided."""
+    rng = np.random.default_rng(0)
+    np.savez(tmp_path / "noise.npz", x=rng.random((20, 8, 8, 1)), y=np.array(["cat", "dog"] * 10))
+    code, out, _ = tickgp("evaluate", run, "--dataset", f"npz:{tmp_path / 'noise.npz'}", "--max-error", "0.0001")
+    assert code == 0
+    assert out.count("No image can be decided by the model alone: to promise at most 0.01 % errors") == 1
+    assert re.search(r"Of 20 images of classes that it does not know \d+\.\d\d % are unlike the training images", out)
 
 
 def test_predict_for_a_person_and_for_machines(tickgp, run, image):

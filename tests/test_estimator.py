@@ -284,12 +284,21 @@ def test_a_fit_that_does_not_end_leaves_the_one_before(monkeypatch: pytest.Monke
     model = classifier(max_steps=10).fit(images, labels)
     before, names = model.predict(images), np.array(["stands", "lies"])[labels]
     with pytest.raises(ValueError, match="patch"):
-        model.set_params(patch_size=9).fit(images, names)
+        model.set_params(patch_size=9).fit(np.pad(images, ((0, 0), (0, 2), (0, 2))), names)
     monkeypatch.setattr(estimator_module, "train", stopped)
     with pytest.raises(KeyboardInterrupt):
         model.set_params(patch_size=None).fit(images, names)
     np.testing.assert_array_equal(model.predict(images), before)
     assert (model.n_iter_, len(model.elbo_)) == (10, 1)
+
+
+def test_copies_are_not_held_out() -> None:
+    images, labels = problem(20)
+    model = classifier(validation_share=0.4, max_steps=2)
+    with pytest.warns(UserWarning, match="images that are no copies are set aside"):
+        model.fit(np.tile(images, (3, 1, 1)), np.tile(labels, 3))
+    assert model.trained_.held_out is not None
+    assert len(model.trained_.held_out.right) < 10  # of 24, and of 20 different images at all
 
 
 def stopped(*_: object, **__: object) -> Iterator[Never]:

@@ -55,7 +55,7 @@ def test_distance_is_that_of_mahalanobis_from_all_images_and_from_those_of_the_c
     inside = np.concatenate([b[k] - b[k].mean(axis=0) for k in range(3)])
     scale = np.sqrt(np.diag(components.components_ @ ledoit_wolf(a)[0] @ components.components_.T))
     shrunk = lambda x: ledoit_wolf(x / scale, assume_centered=True)[0] * np.outer(scale, scale)
-    common = shrunk(inside)
+    common = shrunk(inside) * len(a) / (len(a) - 3)
     expected = []
     for image, k in zip(features_by_loops(model.layers[-1], new), classes, strict=True):
         whole = mahalanobis(image, a.mean(axis=0), np.linalg.inv(ledoit_wolf(a)[0]))
@@ -104,6 +104,15 @@ def test_features_of_the_last_layer_are_those_of_the_means_below_it(float64):
     mean = np.asarray(model.layers[0].expectation(jnp.asarray(x), model.jitter))
     _, last = features(model, x)
     np.testing.assert_allclose(last, features_by_loops(model.layers[1], mean), rtol=1e-5, atol=1e-8)
+
+
+@pytest.mark.parametrize(("num_classes", "each"), [(3, 1), (10, 1), (10, 3)])
+def test_with_few_images_of_each_class_new_ones_are_not_far(num_classes, each):
+    rng = np.random.default_rng(0)
+    labels = np.tile(np.arange(num_classes), each)
+    cloud = familiarity.Cloud.of(rng.normal(size=(len(labels), 5)), labels, num_classes)
+    new = cloud.distance(rng.normal(size=(1000, 5)), rng.integers(num_classes, size=1000))
+    assert np.mean(new**2) < 5
 
 
 def test_the_layer_in_which_an_image_is_furthest_counts():

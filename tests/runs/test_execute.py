@@ -136,8 +136,10 @@ def test_what_the_model_decides_alone_is_chosen_on_no_copies(tmp_path):
     list(execute(tmp_path / "run", replace(SMALL, data=data, model=ModelConfig("se", num_inducing=20))))
     own = load_dataset(data.dataset)
     train, test = ({image.tobytes() for image in part.images} for part in (own.train, own.test))
-    held_out = load_model(tmp_path / "run").held_out
-    assert len(held_out.right) == len(test - train) < 20
+    trained = load_model(tmp_path / "run")
+    assert len(trained.held_out.right) == len(test - train) < 20
+    p = np.asarray(trained.predict(own.test.take(np.flatnonzero(own.is_counted())).images).probabilities)
+    np.testing.assert_allclose(trained.held_out.confidence, p.max(axis=1), rtol=1e-5)
 
 
 def test_a_report_is_kept_when_nobody_listens_to_the_note_before_it(tmp_path, monkeypatch):

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-STOPPING = (signal.SIGINT, signal.SIGTERM, *((signal.SIGHUP,) if hasattr(signal, "SIGHUP") else ()))
+CLOSED = {signal.SIGHUP} if hasattr(signal, "SIGHUP") else set()
+"""What a terminal that is closed sends, where there is such a signal."""
 
 
 @contextmanager
@@ -23,8 +24,8 @@ def stop_on_signal() -> Iterator[Callable[[], bool]]:
         with suppress(OSError):  # whoever would read it has gone
             print("stopping after this step, or after testing; again to stop at once", file=sys.stderr, flush=True)
 
-    ignored = {number for number in STOPPING[2:] if signal.getsignal(number) == signal.SIG_IGN}
-    old = {number: signal.signal(number, ask) for number in STOPPING if number not in ignored}
+    heard = {number for number in CLOSED if signal.getsignal(number) != signal.SIG_IGN}
+    old = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM, *heard)}
     try:
         yield lambda: asked
     finally:

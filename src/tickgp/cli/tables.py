@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
@@ -51,7 +51,8 @@ def metrics_table(title: str, metrics: dict[str, Any]) -> Table:
 
 def strangeness_table(metrics: dict[str, Any]) -> Table:
     """How well uncertainty tells the images from those of the run's own kind."""
-    title = _title(f"telling {metrics['dataset']} from {metrics['trained_on']}")
+    some = "unknown classes of " if {"hand_over", "unknown"} <= metrics.keys() else ""
+    title = _title(f"telling {some}{metrics['dataset']} from {metrics['trained_on']}")
     table = Table("by", "AUROC", "false alarms at 95 % found", title=title)
     for name, area in metrics["auroc"].items():
         table.add_row(name.replace("_", " "), number(area), percent(metrics["fpr95"][name]))
@@ -94,22 +95,29 @@ def data_table() -> Table:
     return table
 
 
-def handed_over(handed: dict[str, Any], whose: str = "") -> str:
+def handed_over(metrics: dict[str, Any]) -> Iterator[str]:
     """What the threshold of a run made of the images of an evaluation, or why it has none."""
-    images = f"Of {handed['n']:,} images{whose}"
-    if "reason" in handed:
+    named = {"hand_over": "", "unknown": " of classes that it does not know"}
+    found = {whose: metrics[name] for name, whose in named.items() if name in metrics}
+    if reason := next((handed["reason"] for handed in found.values() if "reason" in handed), None):
         from tickgp.evaluation.handover import Rule
 
-        said = [] if whose else [str(Rule(reason=handed["reason"]))]
-        if "unusual" in handed:
-            said.append(f"{images} {percent(handed['unusual'])} are unlike the training images.")
-        return " ".join(said)
+        yield str(Rule(reason=reason))
+    for whose, handed in found.items():
+        images = f"Of {handed['n']:,} images{whose}"
+        if "share" in handed:
+            yield f"{images} {_shares(handed)}."
+        elif "unusual" in handed:
+            yield f"{images} {percent(handed['unusual'])} are unlike the training images."
+
+
+def _shares(handed: dict[str, Any]) -> str:
     rest = ""
     if handed.get("error_of_the_rest") is not None:
         rest = f"; of the rest {percent(handed['error_of_the_rest'])} are labelled wrongly"
         rest += f" (allowed: {100 * handed['max_error']:g} %, for images like those of training)"
     unlike = f"({percent(handed['unusual'])} because they are unlike the training images)"
-    return f"{images} {percent(handed['share'])} go to a person {unlike}{rest}."
+    return f"{percent(handed['share'])} go to a person {unlike}{rest}"
 
 
 def _path(title: str) -> Column:

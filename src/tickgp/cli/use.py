@@ -75,9 +75,8 @@ def evaluate(
         console.print(metrics_table(f"{metrics['model']} on {metrics['dataset']}", metrics))
     if "auroc" in metrics:
         console.print(strangeness_table(metrics))
-    for name, whose in {"hand_over": "", "unknown": " of classes that it does not know"}.items():
-        if name in metrics:
-            say(console, handed_over(metrics[name], whose))
+    for words in handed_over(metrics):
+        say(console, words)
 
 
 def predict(

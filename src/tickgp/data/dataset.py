@@ -44,6 +44,10 @@ class Dataset:
         """Images to make choices on: those for validation, or where there are none the test images."""
         return self.test if self.validation is None else self.validation
 
+    def is_counted(self) -> np.ndarray:
+        """Which of them are no copies, of training images or of each other: promises are made on these."""
+        return self.held_out.is_new(self.train)
+
     def sha256(self) -> str:
         """Of images, labels and class names, in their order, whatever files they are in: equal on every machine."""
         return self._digest([array for part in self.parts for array in (part.images, part.labels)])

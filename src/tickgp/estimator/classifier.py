@@ -147,7 +147,18 @@ class TickClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.verbose = verbose
 
     def fit(self, X: Any, y: Any) -> TickClassifier:
-        """Train on images or rows X and their labels y."""
+        """Train on images or rows X and their labels y. If that fails, what was fitted before stays as it was."""
+        before = dict(vars(self))
+        try:
+            return self._fit(X, y)
+        except BaseException:  # scikit-learn notes the number and the names of features before anything is trained
+            for name in vars(self).keys() - before.keys():
+                delattr(self, name)
+            for name, value in before.items():
+                setattr(self, name, value)
+            raise
+
+    def _fit(self, X: Any, y: Any) -> TickClassifier:
         check_params(self.get_params())
         shape = image_shape(X, self.image_shape)
         rows, y = validate_data(self, as_rows(X), y)
@@ -170,9 +181,9 @@ class TickClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if len(aside):
             trained = replace(trained, familiarity=Familiarity.of(model, images[kept], labels[kept], len(classes)))
             prediction, new = trained.predict(images[aside]), _new(images[aside], images[kept])
-            held_out = HeldOut.of("validation", prediction.probabilities, prediction.distance, labels[aside], new)
+            distance = np.asarray(prediction.distance)
+            held_out = HeldOut.of("validation", prediction.probabilities, distance, labels[aside], new)
             trained = replace(trained, held_out=held_out)
-        # All at once: what was fitted before stays as it was until now.
         self.classes_, self.inputs_, self.trained_ = classes, inputs, trained
         self.elbo_, self.n_iter_ = bounds, steps
         return self

@@ -31,7 +31,8 @@ class Cloud(eqx.Module):
     class k, finds what lies among the training images but not among those of its class: faint strokes are less ink than
     those of most digits, yet no digit.
     C is shrunk towards a multiple of I (O. Ledoit, M. Wolf, 2004), so that it has an inverse even with fewer images
-    than features. So is C_k, and then it is mixed with what C_k is on average, as if from one image more.
+    than features. So is C_k, and then it is mixed with what C_k is on average, as if from one image more. A class
+    without training images has the mean of all.
     """
 
     mean: Float[Array, " D"]
@@ -52,7 +53,7 @@ class Cloud(eqx.Module):
         b = (a - mean) @ directions
         each = [b[labels == k] for k in range(num_classes)]
         class_means = np.stack([own.mean(axis=0) if len(own) else np.zeros_like(variances) for own in each])
-        common = _shrunk_covariance(b - class_means[labels])
+        common = _common_covariance(b - class_means[labels], len(np.unique(labels)))
         C_k = np.stack([_covariance_of(own - m, common) for own, m in zip(each, class_means, strict=True)])
         return cls(
             jnp.asarray(mean, float),
@@ -78,6 +79,12 @@ class Cloud(eqx.Module):
         for k in np.unique(classes):
             squares[classes == k] += _squares(roots[k], b[classes == k])
         return np.sqrt(squares / 2)
+
+
+def _common_covariance(deviations: Float[np.ndarray, "N R"], num_means: int) -> Float[np.ndarray, "R R"]:
+    """Inside the classes, of deviations from `num_means` means; where each has one image, that of all images, I."""
+    N, R = deviations.shape
+    return np.eye(R) if num_means == N else _shrunk_covariance(deviations) * N / (N - num_means)
 
 
 def _covariance_of(apart: Float[np.ndarray, "N R"], common: Float[np.ndarray, "R R"]) -> Float[np.ndarray, "R R"]:

@@ -78,7 +78,7 @@ class HeldOut:
     def of(
         source: str,
         probabilities: ArrayLike,
-        distance: ArrayLike | None,
+        distance: ArrayLike,
         labels: ArrayLike,
         counted: Bool[np.ndarray, " N"],
     ) -> HeldOut:

@@ -42,7 +42,8 @@ class Prediction(eqx.Module):
     Of a CNN: that of its logits over draws of dropout or members of an ensemble.
     """
     distance: Float[Array, " N"] | None = None
-    """From the training images (`evaluation.familiarity`); None from a model that does not know them."""
+    """From the training images, of all classes and of the one that is predicted, so that it may hang on the draws
+    (`evaluation.familiarity`); None from a model that does not know them."""
 
     @property
     def labels(self) -> Int[Array, " N"]:

@@ -124,7 +124,7 @@ def _without_training(other: Dataset, own: Dataset | None) -> tuple[Dataset, tup
 
 def _chosen_on(data: Dataset, own: Dataset, rule: Rule) -> tuple[str, ...]:
     """A sentence if the threshold was chosen on images that are counted now."""
-    number = int(data.test.is_in(own.held_out).sum())
+    number = int(data.test.is_in(own.held_out.take(own.is_counted())).sum())
     if rule.threshold is None or not number:
         return ()
     which = "these very images" if number == len(data.test) else f"{number} of these images"

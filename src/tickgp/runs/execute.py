@@ -184,7 +184,7 @@ def _loaded(data: Dataset) -> str:
 
 def _warnings(config: Config, data: Dataset) -> Iterator[str]:
     """What makes the numbers of a run worth less, as far as the images show it before training."""
-    number = int(data.held_out.is_new(data.train).sum())
+    number = int(data.is_counted().sum())
     needed = images_needed(config.max_error, config.confidence, config.max_unusual)
     if number < needed:
         yield (

@@ -57,12 +57,13 @@ def overfitting(history: Sequence[dict[str, Any]]) -> int | None:
 def held_out(trained: TrainedModel, data: Dataset, test: Prediction) -> HeldOut:
     """Of the validation images, or if there are none of the test images, whose prediction is `test`.
 
-    Copies of training images, and of each other, are left out: a model is surer of these than of new images.
+    Copies are left out: of training images a model is surer than of new ones.
     """
-    source, prediction, split = "test", test, data.test
+    source, prediction = "test", test
     if data.validation is not None:
-        source, prediction, split = "validation", trained.predict(data.validation.images), data.validation
-    return HeldOut.of(source, prediction.probabilities, prediction.distance, split.labels, split.is_new(data.train))
+        source, prediction = "validation", trained.predict(data.validation.images)
+    distance = np.asarray(prediction.distance)
+    return HeldOut.of(source, prediction.probabilities, distance, data.held_out.labels, data.is_counted())
 
 
 def final_metrics(config: Config, data: Dataset, steps: int, bound: float | None, p: np.ndarray) -> dict[str, Any]:
