@@ -56,7 +56,8 @@ def test_signals_save_first(number, tmp_path):
 def test_when_nobody_listens_any_more_signals_save_first(number, tmp_path):
     """Ctrl-C also ends the `tee` of a pipeline, and a terminal that is closed reads nothing."""
     process = start(tmp_path, *FLAGS, "--out", "run", "--max-steps", "100000", "--checkpoint-every", "100000")
-    until(lambda: (tmp_path / "run" / "metrics.jsonl").is_file(), process)
+    lines = tmp_path / "run" / "metrics.jsonl"
+    until(lambda: lines.is_file() and lines.read_text(), process)
     process.stdout.close()
     process.stderr.close()
     process.send_signal(number)
