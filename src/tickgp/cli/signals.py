@@ -14,7 +14,10 @@ CLOSED = {signal.SIGHUP} if hasattr(signal, "SIGHUP") else set()
 
 @contextmanager
 def stop_on_signal() -> Iterator[Callable[[], bool]]:
-    """These ask training to end after its current step; a second Ctrl-C ends at once. `nohup` is respected."""
+    """Each of these signals asks training to end after its current step; a second Ctrl-C ends at once.
+
+    A SIGHUP that is ignored, as by `nohup`, still is.
+    """
     asked = False
 
     def ask(number: int, frame: Any) -> None:

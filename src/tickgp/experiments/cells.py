@@ -125,7 +125,10 @@ def insensitivity(
 
 
 def channels(dataset: str, number: int, scale: Scale) -> Cell:
-    """A TICK-GP of two layers for few images with so many channels between them."""
+    """A TICK-GP of two layers for few images with so many channels between them.
+
+    Otherwise as `tickgp train` has it, but for the prior on patch weights, which came later.
+    """
     data = DataConfig(dataset, train_images=5000, test_images=3000)
     model = ModelConfig("deep-tick", weight_prior=False)
     training = TrainingConfig(max_steps=2000, batch_size=64, report_every=500)

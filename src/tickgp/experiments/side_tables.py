@@ -59,9 +59,9 @@ and each number. The first seed is that of tables 1 and 3."""
 _CALIBRATED = """Expected calibration error: how far confidence and accuracy are apart, averaged over 15 bins of
 confidence. In small print where 95 % of it would lie by chance alone if the model were right just as often as it says;
 files of earlier runs do not have that. Predictions of GPs: S = 100. Not in the paper."""
-_CHANNELS = """TICK-GPs of two layers by the defaults of `tickgp train`, but for the number of channels between them,
-for {train_images:,} training images and tested on {test_images:,}. One seed, S = 100. Not in the paper, which does not
-say how many channels it has; the tables above have 10."""
+_CHANNELS = """TICK-GPs of two layers by the defaults of `tickgp train`, but for the number of channels between them and
+without a prior on patch weights, for {train_images:,} training images and tested on {test_images:,}. One seed, S = 100.
+Not in the paper, which does not say how many channels it has; the tables above have 10."""
 _WEIGHTS = """TICK-GPs by the defaults of `tickgp train`, but for the weights of patches, for {images} training images.
 Learned weights raise the ELBO, which is taken at their values and does not pay for them; a prior, normal with mean 1
 and deviation 1, is to keep them from fitting so few images too closely. Mean ± standard deviation over seeds, each of
