@@ -6,6 +6,7 @@ from PIL import Image
 from written import put, random_bytes
 
 from tickgp.data.folder import read_folder
+from tickgp.errors import UsageError
 
 
 def picture(path, level=0, size=(4, 4)):
@@ -126,6 +127,11 @@ def test_large_images_need_a_choice(tmp_path):
     for name in ("a/1.png", "b/1.png"):
         picture(tmp_path / name, size=(100, 128))
     assert read_folder(tmp_path).train.images.shape == (2, 100, 128, 1)
+
+
+def test_more_than_fits_into_memory_is_refused_before_it_is_read(pets):
+    with pytest.raises(UsageError, match=r"to read 5 images of 1000000×1000000 pixels takes 27,940 GiB of memory, and"):
+        read_folder(pets, image_size=(10**6, 10**6))
 
 
 def test_an_unreadable_image_is_named(pets):

@@ -23,6 +23,7 @@ from tickgp.experiments.side_tables import (
     catching_up_table,
     channels_table,
     cnn_seeds_table,
+    from_the_start_table,
     hits_table,
     sampler_table,
     seeds_table,
@@ -271,6 +272,24 @@ def test_channels_stand_below_each_other(tmp_path):
         ["| CIFAR-10, channels", "− ELBO (×10³)"],
         ["| ---", "---"],
         ["| 10", "4.190"],
+    ]
+
+
+def test_samplers_from_the_start_stand_below_each_other(tmp_path):
+    """Seeds are averaged where there are some."""
+    assert from_the_start_table(Book(tmp_path, "paper")) == from_the_start_table(Book(tmp_path, "fast")) == ""
+    metrics = {"test": {"100": scores(0.01, 0.03), "5": scores(0.02, 0.04)}}
+    found = {"mnist-5000/channels-5-full": -1500.0, "mnist-5000/channels-5-full-seed2": -1600.0}
+    for name, elbo in {**found, "cifar10-5000/channels-5": -7700.0}.items():
+        write(tmp_path, name, {"metrics": metrics, "elbo": elbo}, "fast")
+    table = rows(from_the_start_table(Book(tmp_path, "fast")))
+    assert [(line.split(" | ")[0], line.split(" | ")[3]) for line in table] == [
+        ("| MNIST, samples", "− ELBO (×10³) |"),
+        ("| ---", "--- |"),
+        ("| full", "1.550 ± 0.071 <sub>1.500, 1.600</sub> |"),
+        ("| CIFAR-10, samples", "− ELBO (×10³) |"),
+        ("| ---", "--- |"),
+        ("| marginal", "7.700 |"),
     ]
 
 

@@ -372,6 +372,7 @@ NAN = tiny.images(12, GREY) * np.where(np.arange(12) == 3, np.nan, 1)[:, None, N
         ("se", NAN[..., 0], {}, r"shape \(12, 9, 8\); they must be \(number, height, width, channels\)"),
         ("conv", np.full((2, 9, 8, 1), "a"), {}, "give bytes"),
         ("conv", None, {"variance": 0.0}, "positive parameter was given 0"),
+        ("conv", np.zeros((1, 260, 70, 1), np.uint8), {}, "have 16,896 patches, .* can have 16,384; use smaller"),
     ],
 )
 def test_wrong_input_is_refused(name, images, settings, message, key):

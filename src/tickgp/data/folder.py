@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
@@ -44,7 +45,10 @@ def read_folder(
     names = tuple(parts["train"])
     if len(names) < least_classes:
         raise UsageError(f"{path} has {len(names)} class folders; at least {least_classes} are needed: {LAYOUT}")
-    size = image_size or _common_size([file for part in parts.values() for files in part.values() for file in files])
+    files = [file for part in parts.values() for files in part.values() for file in files]
+    size = image_size or _common_size(files)
+    if size is not None:
+        _check_memory(len(files), size)
     read = {kind: _read_part(path, part, names, size, fit, skip_bad_images) for kind, part in parts.items()}
     channels = max(split.images.shape[-1] for split, _ in read.values())
     splits = {kind: split.map_images(lambda images: to_channels(images, channels)) for kind, (split, _) in read.items()}
@@ -131,6 +135,17 @@ def _common_size(files: list[Path]) -> Size | None:
         f"the images have {len(sizes)} sizes, among them {small[0]}×{small[1]} and {large[0]}×{large[1]} (height × "
         f"width); a model needs one size: choose it, {instance}"
     )
+
+
+def _check_memory(number: int, size: Size) -> None:
+    """Images that cannot all be in memory are refused before any is read."""
+    needed, there = 2 * number * size[0] * size[1] * 3, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    if needed > there:
+        raise UsageError(
+            f"to read {number:,} images of {size[0]}×{size[1]} pixels takes {needed / 2**30:,.0f} GiB of memory, and "
+            f"this machine has {there / 2**30:,.0f}; choose a smaller size, for instance --image-size {SUGGESTIONS[1]} "
+            f"(in Python: image_size={SUGGESTIONS[1]})"
+        )
 
 
 def _read_part(

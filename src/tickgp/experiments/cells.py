@@ -124,8 +124,15 @@ def insensitivity(
     return Cell(_seeded(name, seed), scale, Config(seed, 100, data=data, model=settings, training=training))
 
 
-def channels(dataset: str, number: int, scale: Scale) -> Cell:
-    """A TICK-GP of two layers for few images with so many channels between them.
+def small_deep(
+    dataset: str,
+    scale: Scale,
+    *,
+    channels: int = ModelConfig.channels,
+    sampling: Sampling = "marginal",
+    seed: int = 0,
+) -> Cell:
+    """A TICK-GP of two layers for few images with so many channels between them, trained with one way to draw these.
 
     Otherwise as `tickgp train` has it, but for the prior on patch weights, which came later.
     """
@@ -135,8 +142,9 @@ def channels(dataset: str, number: int, scale: Scale) -> Cell:
     if scale == "smoke":
         config = _deep(dataset, "tick", 2, scale)
         data, model, training = config.data, config.model, config.training
-    config = Config(0, 100, data=data, model=replace(model, channels=number), training=training)
-    return Cell(f"{dataset}-5000/channels-{number}", scale, config)
+    model = replace(model, channels=channels, sampling=sampling)
+    name = f"{dataset}-5000/channels-{channels}" + ("" if sampling == "marginal" else f"-{sampling}")
+    return Cell(_seeded(name, seed), scale, Config(seed, 100, data=data, model=model, training=training))
 
 
 def few_images(dataset: str, weights: Weights, scale: Scale, *, seed: int = 0) -> Cell:

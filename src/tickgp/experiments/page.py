@@ -43,6 +43,7 @@ SECTIONS = (
     tables.depth_baselines,
     side_tables.sampler_table,
     side_tables.channels_table,
+    side_tables.from_the_start_table,
     side_tables.weights_table,
     location_tables.two_against_seven_table,
     side_tables.catching_up_table,

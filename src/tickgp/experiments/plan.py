@@ -18,7 +18,6 @@ from tickgp.experiments.cells import (
     Kernel,
     Scale,
     Weights,
-    channels,
     cnn,
     deep,
     deep_se,
@@ -28,6 +27,7 @@ from tickgp.experiments.cells import (
     insensitivity,
     pretrained,
     shallow,
+    small_deep,
     switched,
     two_against_seven,
 )
@@ -114,7 +114,20 @@ def _channels(scale: Scale) -> list[Cell]:
 def with_channels(dataset: str, scale: Scale) -> dict[int, Cell]:
     """Two layers, by the number of channels between them."""
     numbers: dict[Scale, tuple[int, ...]] = {"paper": (), "fast": CHANNELS, "smoke": CHANNELS[::3]}
-    return {number: channels(dataset, number, scale) for number in numbers[scale]}
+    return {number: small_deep(dataset, scale, channels=number) for number in numbers[scale]}
+
+
+def _samplers(scale: Scale) -> list[Cell]:
+    """None at the paper's settings: the paper only trains on with joint samples."""
+    return [cell for dataset in DEEP_DATASETS for cells in with_samplers(dataset, scale).values() for cell in cells]
+
+
+def with_samplers(dataset: str, scale: Scale) -> dict[Sampling, list[Cell]]:
+    """Two small layers, by how the hidden one is drawn from the first step on: the runs with each seed."""
+    if scale == "paper":
+        return {}
+    seeds = SEEDS if scale == "fast" and dataset == "mnist" else SEEDS[:1]
+    return {how: [small_deep(dataset, scale, sampling=how, seed=seed) for seed in seeds] for how in SAMPLERS}
 
 
 def _weights(scale: Scale) -> list[Cell]:
@@ -162,6 +175,7 @@ EXPERIMENTS = {
     "seeds": Experiment("SE, Conv and TICK on MNIST with three seeds", _seeds),
     "insensitivity": Experiment("TICK with fixed location lengthscales beside learned ones", _insensitivity),
     "channels": Experiment("two layers of TICK with few and many channels between them", _channels),
+    "samplers": Experiment("two layers of TICK, trained with each way to draw the hidden one", _samplers),
     "weights": Experiment("TICK for 300 images, with and without learned patch weights", _weights),
     "full-covariance": Experiment("hidden layers drawn from marginals, jointly, and through u", _full_covariance),
 }

@@ -29,6 +29,8 @@ _FEW = 500
 """How many images are looked at where a sample will do."""
 _PATCHES = 16
 """Patches along the shorter side of an image that a laptop can work through."""
+_MOST_PATCHES = 2**14
+"""Patches of an image that a last layer can have: it sums over all pairs of them, an array of 1 GiB for each image."""
 
 Size = SupportsIndex | tuple[SupportsIndex, SupportsIndex]
 """A whole number, or the height and the width; those of numpy too."""
@@ -105,6 +107,12 @@ def class_layer(
     Paper: last layer set-up
     """
     grid = _grid(images, patch_size, stride)
+    if grid.num_patches > _MOST_PATCHES:
+        raise ValueError(
+            f"images of {images.shape[1]}x{images.shape[2]} have {grid.num_patches:,} patches, and a last layer, which "
+            f"sums over all pairs of them, can have {_MOST_PATCHES:,}; use smaller images (image-size), or larger "
+            "patches (patch-size) further apart (stride)"
+        )
     location = _location(location, min(images.shape[1:3]))
     response = PatchResponse(kernel(variance, _number(lengthscale, images, grid)), location)
     where: Places = "none" if location is None else places
