@@ -224,6 +224,9 @@ def test_compare_says_where_a_bound_is_none(tickgp, run, tmp_path):
         deep = replace(config, model=replace(config.model, name=name))
         (tmp_path / "deep" / "config.toml").write_text(format_config(deep))
         assert ("a bound of no model" in tickgp("compare", run, tmp_path / "deep")[1]) == said
+        _, out, err = tickgp("compare", run, tmp_path / "deep", "--json")
+        assert ("a bound of no model" in err) == said
+        assert len(json.loads(out)["runs"]) == 2
 
 
 @pytest.mark.parametrize("command", ["evaluate", "info", "report"])

@@ -210,6 +210,7 @@ def test_saved_and_loaded_it_is_the_same(fitted: TickClassifier, tmp_path: Path)
     assert back.get_params() == fitted.get_params()
     np.testing.assert_array_equal(back.predict_proba(images), fitted.predict_proba(images))
     assert (back.n_features_in_, back.n_iter_, back.elbo_) == (30, 100, fitted.elbo_)
+    (tmp_path / "new" / "folder" / "evaluations").mkdir()  # what `tickgp evaluate` leaves, of another model
     back.save(tmp_path / "new" / "folder")
     files = sorted(path.name for path in (tmp_path / "new" / "folder").iterdir())
     assert files == ["estimator.json", "model.safetensors"]
@@ -462,7 +463,7 @@ from tickgp import TickClassifier
 with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")
     X = np.random.default_rng(0).random((8, 3, 8, 8))
-    TickClassifier("se", num_inducing=2, max_steps=1, validation_share=0.5, max_error=0.9).fit(X, [0, 1] * 4)  # here
+    TickClassifier("se", num_inducing=2, max_steps=1, validation_share=0.5).fit(X, [0, 1] * 4)  # here
 for warning in caught:
     print(warning.filename, warning.lineno, warning.message)
 """
@@ -473,5 +474,6 @@ def test_channels_that_come_first_are_warned_of_once_where_it_was_called() -> No
     """In a process of its own: here the checks of types stand between the caller and the library."""
     done = subprocess.run([sys.executable, "-c", CHANNELS_FIRST], capture_output=True, text=True, check=True)
     line = CHANNELS_FIRST.splitlines().index(next(line for line in CHANNELS_FIRST.splitlines() if "# here" in line)) + 1
-    (said,) = done.stdout.splitlines()
-    assert said.startswith(f"<string> {line} images of shape (3, 8, 8) look as if their channels came first")
+    too_few, first = done.stdout.splitlines()
+    assert too_few.startswith(f"<string> {line} 4 images that are no copies are set aside")
+    assert first.startswith(f"<string> {line} images of shape (3, 8, 8) look as if their channels came first")

@@ -1,5 +1,7 @@
 """Folders of images: which files count, in which order, and what is said of those that cannot."""
 
+import shutil
+
 import numpy as np
 import pytest
 from PIL import Image
@@ -130,7 +132,7 @@ def test_large_images_need_a_choice(tmp_path):
 
 
 def test_more_than_fits_into_memory_is_refused_before_it_is_read(pets):
-    with pytest.raises(UsageError, match=r"to read 5 images of 1000000×1000000 pixels takes 27,940 GiB of memory, and"):
+    with pytest.raises(UsageError, match=r"to read 5 images of 1000000×1000000 pixels takes 18,626 GiB of memory, and"):
         read_folder(pets, image_size=(10**6, 10**6))
 
 
@@ -201,6 +203,23 @@ def test_classes_of_validation_are_those_of_training(tmp_path):
     picture(tmp_path / "val" / "emu" / "a.png")
     with pytest.raises(ValueError, match=r"val/emu is a class that .*train lacks"):
         read_folder(tmp_path)
+
+
+def test_a_part_without_classes_is_named(tmp_path):
+    parts(tmp_path, "train", "test")
+    (tmp_path / "val").mkdir()
+    with pytest.raises(UsageError, match=r"val has no class folders; give each class a folder"):
+        read_folder(tmp_path)
+
+
+def test_classes_without_test_images_cannot_be_chosen_alone(tmp_path):
+    parts(tmp_path, "train", "test")
+    picture(tmp_path / "train" / "emu" / "a.png")
+    contents = read_folder(tmp_path)
+    assert contents.only(("emu", "dog")).test.labels.tolist() == [1]
+    shutil.rmtree(tmp_path / "test" / "dog")
+    with pytest.raises(UsageError, match="no test image is of the classes emu, dog; add some, or name others"):
+        read_folder(tmp_path).only(("emu", "dog"))
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from written import cifar, idx, mnist_folder, put, random_bytes, semeion
 from tickgp.data.contents import Split
 from tickgp.data.dataset import load_dataset
 from tickgp.data.pixels import to_grey
+from tickgp.errors import UsageError
 
 
 def test_import_loads_nothing_heavy():
@@ -25,7 +26,7 @@ def test_import_loads_nothing_heavy():
 
 
 def test_digits_are_split_as_ever():
-    digits, data = load_digits(), load_dataset("digits", test_share=0.5, seed=7)
+    digits, data = load_digits(), load_dataset("digits", seed=7)
     assert repr(data.train) == f"Split({len(data.train)} images of 8×8×1, float32)"
     expected = train_test_split(digits.images, digits.target, test_size=0.2, stratify=digits.target, random_state=0)
     found = (16 * data.train.images[..., 0], 16 * data.test.images[..., 0], data.train.labels, data.test.labels)
@@ -33,6 +34,8 @@ def test_digits_are_split_as_ever():
         np.testing.assert_array_equal(ours, theirs)
     assert data.train.images.dtype == np.float32
     assert data.notes == ()
+    with pytest.raises(UsageError, match=r"a test share of 0\.5 was given, and digits has test images of its own"):
+        load_dataset("digits", test_share=0.5)
 
 
 @pytest.mark.parametrize("name", ["mnist", "fashion-mnist"])

@@ -64,3 +64,14 @@ def test_what_is_new():
     here, there = ([np.full((1, 1, 1), i) for i in some] for some in ([3, 1, 3, 2, 4, 4], [1, 5]))
     parts = [Split(np.stack(images), np.zeros(len(images), int)) for images in (here, there)]
     assert parts[0].is_new(parts[1]).tolist() == [True, False, False, True, True, False]
+
+
+@pytest.mark.parametrize("kind", [np.uint8, np.float32, np.float64])
+def test_the_same_pixels_are_the_same_image_whatever_their_type(kind):
+    levels = np.arange(256, dtype=np.uint8).reshape(4, 8, 8, 1)
+    as_kind = levels if kind is np.uint8 else (levels / 255).astype(kind)
+    here, there = Split(levels, np.zeros(4, int)), Split(as_kind[::2], np.zeros(2, int))
+    assert here.is_in(there).tolist() == [True, False, True, False]
+    assert there.is_in(here).all()
+    others = Split(np.stack([levels[0] / 255 + 1e-4, -levels[0] / 255, 2.0 * levels[0]]), np.zeros(3, int))
+    assert not others.is_in(here).any()

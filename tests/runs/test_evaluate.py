@@ -35,7 +35,7 @@ def arrays(tmp_path_factory, finished):
 
 def test_on_its_own_data_it_repeats_the_metrics(finished):
     metrics = json.loads((finished / "metrics.json").read_text())
-    evaluation = evaluate_run(finished, DataConfig("digits"))
+    evaluation = evaluate_run(finished, "digits")
     assert evaluation.metrics["test"] == metrics["test"]
     assert evaluation.metrics["interval"] == metrics["interval"]
     assert not (finished / "evaluations" / "digits.json").exists()
@@ -43,7 +43,7 @@ def test_on_its_own_data_it_repeats_the_metrics(finished):
 
 def test_classes_are_matched_by_name_and_strangers_left_out(finished, arrays):
     path, names, framed = arrays
-    evaluation = evaluate_run(finished, DataConfig(f"npz:{path}"))
+    evaluation = evaluate_run(finished, f"npz:{path}")
     trained = load_model(finished)
     said = np.array(trained.class_names)[np.asarray(trained.predict(framed).labels)]
     known = names != "zero"
@@ -70,7 +70,7 @@ def test_each_dataset_has_a_file_of_its_own(tmp_path, monkeypatch):
 
 def test_strangeness_of_unknown_classes_is_against_the_runs_own_test_images(finished, arrays):
     path, names, framed = arrays
-    metrics = evaluate_run(finished, DataConfig(f"npz:{path}")).metrics
+    metrics = evaluate_run(finished, f"npz:{path}").metrics
     trained = load_model(finished)
     inside, outside = trained.predict(load_dataset("digits").test.images), trained.predict(framed)
     unknown = names == "zero"
@@ -85,7 +85,7 @@ def test_strangeness_of_unknown_classes_is_against_the_runs_own_test_images(fini
 def test_without_a_known_class_only_strangeness_is_left(finished, tmp_path):
     rng = np.random.default_rng(0)
     np.savez(tmp_path / "noise.npz", x=rng.random((20, 8, 8, 1)), y=np.array(["cat", "dog"] * 10))
-    metrics = evaluate_run(finished, DataConfig(f"npz:{tmp_path / 'noise.npz'}")).metrics
+    metrics = evaluate_run(finished, f"npz:{tmp_path / 'noise.npz'}").metrics
     assert metrics["test"] is None
     assert "at most 1 % errors with 95 % confidence" in metrics["unknown"]["reason"]
     assert "hand_over" not in metrics
@@ -100,8 +100,8 @@ def test_what_is_handed_over(finished, tmp_path):
     mixed = np.concatenate([noise, digits.images[:20]])
     names = np.array(["cat", "dog"] * 10 + [trained.class_names[label] for label in digits.labels[:20]])
     np.savez(tmp_path / "mixed.npz", x=mixed, y=names)
-    parts = evaluate_run(finished, DataConfig(f"npz:{tmp_path}/mixed.npz"), max_error=0.5).metrics
-    own = evaluate_run(finished, DataConfig("digits"), max_error=0.5).metrics
+    parts = evaluate_run(finished, f"npz:{tmp_path}/mixed.npz", max_error=0.5).metrics
+    own = evaluate_run(finished, "digits", max_error=0.5).metrics
     assert "unknown" not in own
     for handed, images, labels in (
         (parts["unknown"], mixed[:20], None),
@@ -126,21 +126,21 @@ def test_a_folder_of_one_class_is_enough(finished, tmp_path):
     for name, key in {"3": "hand_over", "cat": "unknown"}.items():
         (tmp_path / name / name).mkdir(parents=True)
         Image.new("L", (8, 8), 99).save(tmp_path / name / name / "a.png")
-        assert evaluate_run(finished, DataConfig(f"folder:{tmp_path / name}")).metrics[key]["n"] == 1
+        assert evaluate_run(finished, f"folder:{tmp_path / name}").metrics[key]["n"] == 1
 
 
 def test_a_data_folder_that_is_not_there_is_said(finished, arrays, tmp_path):
     """Also where it would only be for the run's own images."""
     with pytest.raises(UsageError, match=r"the data folder is .*typo, which is not a folder"):
-        evaluate_run(finished, DataConfig(f"npz:{arrays[0]}", data_dir=tmp_path / "typo"))
+        evaluate_run(finished, f"npz:{arrays[0]}", data_dir=tmp_path / "typo")
 
 
 def test_a_data_folder_of_the_environment_is_needed_only_for_what_is_in_it(finished, arrays, tmp_path, monkeypatch):
     monkeypatch.setenv("TICKGP_DATA", str(tmp_path / "gone"))
     for name in ("digits", f"npz:{arrays[0]}"):
-        assert evaluate_run(finished, DataConfig(name)).metrics["test"]["n"] > 0
+        assert evaluate_run(finished, name).metrics["test"]["n"] > 0
     with pytest.raises(UsageError, match=r"\$TICKGP_DATA is .*gone, which is not a folder"):
-        evaluate_run(finished, DataConfig("mnist"))
+        evaluate_run(finished, "mnist")
 
 
 def test_rows_are_those_of_arrays_alone(finished):
@@ -151,8 +151,8 @@ def test_rows_are_those_of_arrays_alone(finished):
 
 
 def test_its_own_data_are_read_as_they_were_for_training(finished):
-    with pytest.raises(UsageError, match="--grey was given for the run's own data"):
-        evaluate_run(finished, DataConfig("digits", grey=True))
+    with pytest.raises(UsageError, match="--skip-bad-images was given for the run's own data"):
+        evaluate_run(finished, "digits", skip_bad_images=True)
 
 
 def test_images_that_were_moved(finished, tmp_path):
@@ -160,10 +160,10 @@ def test_images_that_were_moved(finished, tmp_path):
     digits = load_dataset("digits").test
     for name, images in {"moved": digits.images, "other": digits.images[::-1]}.items():
         np.savez(tmp_path / f"{name}.npz", x=images, y=digits.labels)
-    gone, moved, other = (DataConfig(f"npz:{tmp_path / name}.npz") for name in ("gone", "moved", "other"))
+    gone, moved, other = (f"npz:{tmp_path / name}.npz" for name in ("gone", "moved", "other"))
     trained = load_model(finished)
-    save_model(tmp_path, replace(trained, config=replace(trained.config, data=gone)))
-    own = load_dataset(moved.dataset)
+    save_model(tmp_path, replace(trained, config=replace(trained.config, data=DataConfig(gone))))
+    own = load_dataset(moved)
     (tmp_path / "manifest.json").write_text(json.dumps({"dataset": {"sha256": own.sha256(), "images": len(digits)}}))
     with pytest.raises(ValueError, match=r"was trained on npz:.*gone\.npz, which is not there any more"):
         evaluate_run(tmp_path, gone)
@@ -177,17 +177,17 @@ def test_images_that_were_moved(finished, tmp_path):
     with pytest.raises(ValueError, match="is no longer what"):
         evaluate_run(tmp_path, gone)
     with pytest.raises(UsageError, match="there is no such file"):
-        evaluate_run(tmp_path, DataConfig("npz:nothing"))
+        evaluate_run(tmp_path, "npz:nothing")
 
 
 def test_images_that_the_threshold_was_chosen_on_are_told(finished, tmp_path):
     """All of its own test images, or some of them among others."""
-    said = evaluate_run(finished, DataConfig("digits"), max_error=0.5).notes
+    said = evaluate_run(finished, "digits", max_error=0.5).notes
     assert any("the threshold was chosen on these very images" in note for note in said)
     digits = load_dataset("digits").test
     images = np.concatenate([digits.images[:7], 1 - digits.images[7:20]])
     np.savez(tmp_path / "some.npz", x=images, y=digits.labels[:20].astype(str))
-    said = evaluate_run(finished, DataConfig(f"npz:{tmp_path / 'some.npz'}"), max_error=0.5).notes
+    said = evaluate_run(finished, f"npz:{tmp_path / 'some.npz'}", max_error=0.5).notes
     assert any("the threshold was chosen on 7 of these images" in note for note in said)
 
 
@@ -196,7 +196,7 @@ def test_metrics_are_told_where_they_cannot_be_kept(finished, arrays, monkeypatc
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(evaluate, "write_json", refuse)
-    evaluation = evaluate_run(finished, DataConfig(f"npz:{arrays[0]}"))
+    evaluation = evaluate_run(finished, f"npz:{arrays[0]}")
     assert evaluation.metrics["test"]["n"] > 0
     assert any("not kept with the run" in note and "Permission denied" in note for note in evaluation.notes)
 

@@ -21,11 +21,12 @@ from tickgp.gp import layer_builders
 from tickgp.gp import predict as gp_predict
 from tickgp.runs import judge
 from tickgp.runs import run as running
+from tickgp.runs.evaluate import evaluate_run
 from tickgp.runs.events import Finished, Note, Report, Stopped
 from tickgp.runs.execute import Limits, execute
 from tickgp.runs.folder import PREVIOUS, prepare, read_history, write_history
 from tickgp.runs.model_file import load_model
-from tickgp.runs.report import write_predictions, write_report
+from tickgp.runs.report import make_report, write_predictions, write_report
 from tickgp.training import loop
 from tickgp.training.config import DataConfig, ModelConfig
 from tickgp.training.tensors import read_words
@@ -273,7 +274,8 @@ def test_a_finished_run_without_its_checkpoints_is_not_begun_anew(finished, tmp_
     shutil.copytree(finished, tmp_path / "run")
     shutil.rmtree(tmp_path / "run" / "checkpoint")
     with pytest.raises(UsageError, match="its checkpoints are gone: there is nothing to go on from"):
-        list(execute(tmp_path / "run"))
+        list(execute(tmp_path / "run", limits=Limits(max_steps=99, max_seconds=None)))
+    assert (tmp_path / "run" / "config.toml").read_bytes() == (finished / "config.toml").read_bytes()
     assert (tmp_path / "run" / "metrics.jsonl").read_bytes() == (finished / "metrics.jsonl").read_bytes()
 
 
@@ -326,6 +328,11 @@ def test_a_run_goes_on_with_images_that_were_moved(tmp_path):
     *_, event = execute(run, dataset=f"npz:{tmp_path}/run/../new.npz")
     assert event.metrics["dataset"] == f"npz:{new}"
     assert read_config(run / "config.toml").data == DataConfig(f"npz:{new}")
+    new.rename(old)  # and also when it has been finished
+    *_, again = execute(run, dataset=f"npz:{old}")
+    assert again == event
+    assert evaluate_run(run).metrics["test"] == event.metrics["test"]
+    assert make_report(run) == run / "report.html"
 
 
 def test_when_nobody_listens_any_more_a_checkpoint_is_kept(tmp_path):
@@ -377,9 +384,21 @@ def test_images_that_were_trained_on_are_not_held_out_later(tmp_path):
     for change in ({"seed": 7}, {"data": replace(first.data, validation_share=0.5)}):
         with pytest.raises(UsageError, match=r"was trained on \d+ of the \d+ images that are held out now"):
             list(execute(tmp_path / "other", replace(again, **change)))
+    shutil.copy(tmp_path / "data.npz", tmp_path / "copy.npz")
+    copied = DataConfig(f"npz:{tmp_path / 'copy.npz'}")
+    with pytest.raises(UsageError, match=r"was trained on \d+ of the \d+ images that are held out now"):
+        list(execute(tmp_path / "other", replace(again, data=copied, seed=7)))
     assert not (tmp_path / "other").exists()
     *_, event = execute(tmp_path / "other", again)
     assert isinstance(event, Finished)
+    np.savez(tmp_path / "data.npz", x=np.random.default_rng(0).random((70, 8, 8, 1)), y=np.arange(70) % 2)
+    with pytest.raises(ValueError, match=r"is no longer what .* it had 60 images and has 70 now"):
+        list(execute(tmp_path / "more", again))
+    said = [event.text for event in execute(tmp_path / "more", replace(again, data=copied)) if isinstance(event, Note)]
+    assert not any("not here" in text for text in said), "the copy is what it was trained on"
+    np.savez(tmp_path / "copy.npz", x=np.random.default_rng(1).random((60, 8, 8, 1)), y=np.arange(60) % 2)
+    said = [event.text for event in execute(tmp_path / "new", replace(again, data=copied)) if isinstance(event, Note)]
+    assert any("its own training images are not here" in text for text in said)
 
 
 def test_a_model_of_images_of_another_shape_is_no_start(finished, tmp_path):

@@ -54,3 +54,9 @@ def test_wrong_settings_are_refused_by_name(text, words):
 def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(ValueError, match=r"there is no settings file .*nothing.toml"):
         read_config(tmp_path / "nothing.toml")
+
+
+def test_another_encoding_is_told(tmp_path):
+    (tmp_path / "sixteen.toml").write_text("seed = 1", encoding="utf-16")
+    with pytest.raises(ValueError, match=r"sixteen\.toml is not UTF-8 .*; save it as that"):
+        read_config(tmp_path / "sixteen.toml")

@@ -94,6 +94,7 @@ def _train(options: TrainOptions, before: Config) -> None:
     set_up(options.device, float64=config.model.float64)
     from tickgp.runs.execute import Limits, execute
     from tickgp.runs.model_file import load_rule
+    from tickgp.runs.tensorboard import tensorboard_writer
 
     new = options.resume is None
     limits = Limits(config.training.max_steps, config.training.max_seconds)
@@ -101,7 +102,7 @@ def _train(options: TrainOptions, before: Config) -> None:
     command = shlex.join(["tickgp", *sys.argv[1:]])
     console = open_console(options.json)
     with stop_on_signal() as stopping, progress(console, config.model.name, config.training.max_steps) as show:
-        draw = _tensorboard(folder) if options.tensorboard else lambda report: None
+        draw = tensorboard_writer(folder) if options.tensorboard else lambda report: None
         events = execute(
             folder,
             config if new else None,
@@ -153,12 +154,6 @@ def _follow(
             case _:
                 say(console, event.text)
     raise AssertionError("a run ends by saying how")
-
-
-def _tensorboard(folder: Path) -> Callable[[Report], None]:
-    from tickgp.runs.tensorboard import tensorboard_writer
-
-    return tensorboard_writer(folder)
 
 
 def _folder(options: TrainOptions) -> Path:

@@ -22,7 +22,6 @@ from tickgp.cli.tables import (
     strangeness_table,
 )
 from tickgp.errors import UsageError
-from tickgp.training.config import DataConfig
 
 Run = Positional[Annotated[Path, arg(metavar="RUN", help="Folder of a finished run.")]]
 Model = Positional[
@@ -48,7 +47,6 @@ def evaluate(
     /,
     dataset: Annotated[str | None, arg(metavar="NAME", help=f"{DATASET} By default the run's own.")] = None,
     data_dir: Annotated[Path | None, arg(metavar="DIR", help="Folder with the publishers' files.")] = None,
-    grey: Annotated[bool, arg(help="Take colour images as grey ones.")] = False,
     skip_bad_images: Annotated[bool, arg(help="Leave out images of a folder that cannot be read.")] = False,
     max_error: MaxError = None,
     confidence: Confidence = None,
@@ -59,12 +57,9 @@ def evaluate(
     """Metrics of a run on its test images, or on data it was not trained on."""
     _compute_like(run, device)
     from tickgp.runs.evaluate import evaluate_run
-    from tickgp.runs.model_file import load_config
 
-    name = dataset or load_config(run).data.dataset
-    options = DataConfig(dataset=name, data_dir=data_dir, grey=grey, skip_bad_images=skip_bad_images)
     limits = {"max_error": max_error, "level": confidence, "max_unusual": max_unusual}
-    evaluation = evaluate_run(run, options, **limits)
+    evaluation = evaluate_run(run, dataset, data_dir=data_dir, skip_bad_images=skip_bad_images, **limits)
     metrics, console = evaluation.metrics, open_console(json)
     for note in evaluation.notes:
         say(console, note)
@@ -145,8 +140,8 @@ def compare(
     compared, console = compare_runs(runs), open_console(json)
     if json:
         print(json_module.dumps({"runs": [asdict(run) for run in compared]}))
-        return
-    console.print(comparison_table(compared))
+    else:
+        console.print(comparison_table(compared))
     if any(run.elbo is None for run in compared):
         say(console, NO_ELBO)
     if {run.sampling for run in compared if run.elbo is not None} == {None, "marginal"}:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -33,15 +34,15 @@ class Split:
 
     def is_in(self, other: Split) -> np.ndarray:
         """Which images are among those of `other` too, pixel for pixel."""
-        known = {image.tobytes() for image in other.images}
-        return np.array([image.tobytes() in known for image in self.images], bool)
+        known = set(map(_digest, other.images))
+        return np.array([_digest(image) in known for image in self.images], bool)
 
     def is_new(self, beside: Split) -> np.ndarray:
         """Which images are neither among those of `beside` nor, pixel for pixel, the same as an earlier one."""
-        known, new = {image.tobytes() for image in beside.images}, []
-        for image in self.images:
-            new.append((pixels := image.tobytes()) not in known)
-            known.add(pixels)
+        known, new = set(map(_digest, beside.images)), []
+        for digest in map(_digest, self.images):
+            new.append(digest not in known)
+            known.add(digest)
         return np.array(new, bool)
 
     def map_images(self, change: Callable[[np.ndarray], np.ndarray]) -> Split:
@@ -51,6 +52,15 @@ class Split:
     def name(self, i: int) -> str:
         """What image i is called: its file, or else its number."""
         return str(i) if self.names is None else self.names[i]
+
+
+def _digest(image: np.ndarray) -> bytes:
+    """The same for the same pixels, as bytes or as floats."""
+    if image.dtype != np.uint8:
+        levels = np.rint(255 * image)
+        if np.allclose(255 * image, levels, rtol=0, atol=1e-3) and levels.min() >= 0 and levels.max() <= 255:
+            image = levels.astype(np.uint8)
+    return hashlib.blake2b(image.tobytes(), digest_size=16).digest()
 
 
 @dataclass(frozen=True)
@@ -86,7 +96,11 @@ class Contents:
             kept = split.take(numbers[split.labels] >= 0)
             return replace(kept, labels=numbers[kept.labels])
 
-        return replace(self._map(part), class_names=class_names)
+        kept = replace(self._map(part), class_names=class_names)
+        if not all(map(len, kept.parts)):
+            kind = next(kind for kind in ("train", "test", "validation") if not len(getattr(kept, kind) or ()))
+            raise UsageError(f"no {kind} image is of the classes {', '.join(class_names)}; add some, or name others")
+        return kept
 
     def _map(self, change: Callable[[Split], Split]) -> Contents:
         test, validation = (None if part is None else change(part) for part in (self.test, self.validation))

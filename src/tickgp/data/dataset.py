@@ -20,6 +20,9 @@ from tickgp.data.pixels import darkness, frame, to_grey
 from tickgp.data.splits import stratified_split, unevenness
 from tickgp.errors import UsageError
 
+TEST_SHARE = 0.2
+"""Of data without a split of their own, if nobody asks for another."""
+
 
 @dataclass(frozen=True)
 class Dataset:
@@ -74,7 +77,7 @@ def load_dataset(
     fit: Fit = "pad",
     grey: bool = False,
     skip_bad_images: bool = False,
-    test_share: float = 0.2,
+    test_share: float = TEST_SHARE,
     validation_share: float = 0.0,
     classes: tuple[str, ...] = (),
     train_images: int | None = None,
@@ -164,6 +167,8 @@ def _split(name: str, contents: Contents, test_share: float, validation_share: f
         )
     if test is None:
         train, test = _set_aside(train, test_share, seed, names)
+    elif test_share not in (TEST_SHARE, 1.0):
+        raise UsageError(f"a test share of {test_share} was given, and {name} has test images of its own; leave it out")
     if validation_share:
         train, validation = _set_aside(train, validation_share, seed, names)
     return Dataset(name, train, test, names, validation, contents.notes)

@@ -66,6 +66,8 @@ def find_images(path: Path) -> dict[str, Files]:
     folders = _parts(path)
     parts = {kind: _classes(folder) for kind, folder in folders.items()}
     for kind, part in parts.items():
+        if not part:
+            raise UsageError(f"{folders[kind]} has no class folders; {LAYOUT}")
         if strangers := part.keys() - parts["train"].keys():
             stranger = folders[kind] / min(strangers)
             raise UsageError(f"{stranger} is a class that {folders['train']} lacks; add it there")
@@ -138,8 +140,10 @@ def _common_size(files: list[Path]) -> Size | None:
 
 
 def _check_memory(number: int, size: Size) -> None:
-    """Images that cannot all be in memory are refused before any is read."""
-    needed, there = 2 * number * size[0] * size[1] * 3, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    """Images that cannot all be in memory, three bytes a pixel and one more to stack them, are refused unread."""
+    if not hasattr(os, "sysconf"):  # on Windows
+        return
+    needed, there = 4 * number * size[0] * size[1], os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     if needed > there:
         raise UsageError(
             f"to read {number:,} images of {size[0]}×{size[1]} pixels takes {needed / 2**30:,.0f} GiB of memory, and "

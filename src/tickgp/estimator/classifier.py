@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from tickgp.estimator.inputs import Inputs, Shape, as_rows, image_shape, square,
 from tickgp.estimator.settings import check_params, run_config
 from tickgp.evaluation.familiarity import Familiarity
 from tickgp.evaluation.handover import HeldOut, images_needed
+from tickgp.gp.images import warn_caller
 from tickgp.gp.models import DeepGP
 from tickgp.gp.predict import Prediction
 from tickgp.runs.model_file import TrainedModel
@@ -174,13 +174,14 @@ class TickClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if shape is not None and not self.standardise:
             warn_of_little_range(images)
         config = run_config(self.get_params(), name, images[kept], seed)
+        new = _new(images[aside], images[kept])
         if len(aside):
-            _warn_of_too_few(int(_new(images[aside], images[kept]).sum()), config)
+            _warn_of_too_few(int(new.sum()), config)
         model, bounds, steps = self._train(config, images[kept], labels[kept], len(classes))
         trained = TrainedModel(model, config, _names(classes), inputs.shape)
         if len(aside):
             trained = replace(trained, familiarity=Familiarity.of(model, images[kept], labels[kept], len(classes)))
-            prediction, new = trained.predict(images[aside]), _new(images[aside], images[kept])
+            prediction = trained.predict(images[aside])
             distance = np.asarray(prediction.distance)
             held_out = HeldOut.of("validation", prediction.probabilities, distance, labels[aside], new)
             trained = replace(trained, held_out=held_out)
@@ -215,9 +216,10 @@ class TickClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 "no images were held out, so it is not known how far the model can be trusted; set some aside and fit "
                 "again: TickClassifier(validation_share=0.2)"
             )
-        rule, prediction = self.trained_.rule(max_error), self._prediction(X)
+        rule = self.trained_.rule(max_error)
         if rule.threshold is None:
             raise ValueError(rule.reason)
+        prediction = self._prediction(X)
         return rule.hand_over(prediction.probabilities.max(axis=1), prediction.distance)
 
     def save(self, folder: str | Path) -> None:
@@ -256,10 +258,9 @@ class TickClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 f"give image_shape=(height, width){f', such as {likely}' if likely else ''}, or model='se' for rows"
             )
         if self.model == "auto" and likely:
-            warnings.warn(
+            warn_caller(
                 f"rows of {self.n_features_in_} numbers are taken as features; if they are images laid flat, give "
-                f"image_shape={likely}, and if not, model='se'",
-                stacklevel=3,
+                f"image_shape={likely}, and if not, model='se'"
             )
         return "se" if self.model == "auto" else self.model
 
@@ -296,11 +297,10 @@ def _warn_of_too_few(number: int, config: Config) -> None:
     """Say it before training if the images set aside cannot do what they are set aside for."""
     needed = images_needed(config.max_error, config.confidence, config.max_unusual)
     if number < needed:
-        warnings.warn(
+        warn_caller(
             f"{number} images that are no copies are set aside, and `hand_over` needs at least {needed} to promise "
             f"an error below {config.max_error:g} and to take a share of {config.max_unusual:g} as unusual; set more "
-            "aside (validation_share), or allow a larger error (max_error)",
-            stacklevel=3,
+            "aside (validation_share), or allow a larger error (max_error)"
         )
 
 

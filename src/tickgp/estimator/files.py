@@ -13,6 +13,7 @@ from jaxtyping import Shaped
 
 from tickgp.estimator.inputs import Inputs, RowScale
 from tickgp.files import write_whole
+from tickgp.runs.folder import withdraw
 from tickgp.runs.model_file import NAME, TrainedModel, load_model, save_model
 
 _WORDS = "estimator.json"
@@ -40,6 +41,7 @@ def save_fitted(folder: Path, fitted: Fitted) -> None:
     if fitted.classes.dtype.kind not in _KINDS:
         raise ValueError(f"labels of type {fitted.classes.dtype} cannot be saved; fit with numbers or names")
     folder.mkdir(parents=True, exist_ok=True)
+    withdraw(folder)
     save_model(folder, fitted.trained)
     words = {
         "params": fitted.params,

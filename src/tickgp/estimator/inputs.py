@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from tickgp.gp.images import check_inputs
+from tickgp.gp.images import check_inputs, warn_caller
 
 _FAR = 10.0
 """Deviations from the mean beyond which features are all alike: to the model all of it is far from what it has seen."""
@@ -132,7 +131,7 @@ def warn_of_little_range(images: np.ndarray) -> None:
     if white == 255:
         said = f"pixels are bytes from {low:g} to {high:g} only, and 255 is white"
         fix = "multiply them by 255, or give floats from 0 to 1" if high == 1 else "stretch them, all in the same way"
-    warnings.warn(f"{said}; {fix}, or set standardise=True", stacklevel=3)
+    warn_caller(f"{said}; {fix}, or set standardise=True")
 
 
 def _own_shape(X: Any) -> Shape | None:

@@ -13,7 +13,7 @@ import numpy as np
 from tickgp.errors import UsageError
 from tickgp.estimator.inputs import count_distinct
 from tickgp.runs.model_file import ARRAYS
-from tickgp.training.config import Config, DataConfig, ModelConfig, ModelName, TrainingConfig, applies
+from tickgp.training.config import Config, DataConfig, Likelihood, ModelConfig, ModelName, TrainingConfig, applies
 
 REPORT_EVERY = 100
 
@@ -50,7 +50,7 @@ _RULES = {
     "model": _one_of("auto", *get_args(ModelName)),
     **dict.fromkeys(("depth", "num_inducing", "max_steps", "batch_size", "prediction_samples"), _from(1)),
     **dict.fromkeys(("patch_size", "stride", "hidden_stride"), _from(1).or_none()),
-    "likelihood": _one_of("softmax", "robustmax", "bernoulli"),
+    "likelihood": _one_of(*get_args(Likelihood)),
     "image_shape": _Rule("a tuple", lambda value: isinstance(value, tuple | list)).or_none(),
     "learning_rate": _number(Real, "a number above 0", lambda value: value > 0),
     "patience": _from(REPORT_EVERY).or_none(),

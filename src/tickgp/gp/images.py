@@ -44,14 +44,14 @@ def check_images(images: ArrayLike) -> np.ndarray:
             "add a last axis of length 1 to grey images, and a first one to a single image"
         )
     if images.shape[1] in (1, 3, 4) and images.shape[2] == images.shape[3] >= 8:
-        _warn(
+        warn_caller(
             f"images of shape {images.shape[1:]} look as if their channels came first; they are taken as (height, "
             "width, channels): np.moveaxis(images, 1, -1) would move them to the end"
         )
     return check_inputs(images)
 
 
-def _warn(message: str) -> None:
+def warn_caller(message: str) -> None:
     """A warning that points at whoever called this package."""
     frame, level = sys._getframe(), 1
     while frame.f_back is not None and str(frame.f_globals.get("__name__")).startswith("tickgp."):

@@ -9,15 +9,13 @@ from typing import Any
 import numpy as np
 
 from tickgp.data.dataset import Dataset, load_dataset
-from tickgp.data.locate import check_data_dir
 from tickgp.errors import UsageError
 from tickgp.evaluation.handover import Rule, share_and_error
 from tickgp.evaluation.metrics import auroc, evaluate, fpr95, intervals
 from tickgp.gp.predict import DOUBTS, Prediction
-from tickgp.runs.folder import load_own, read_json, recorded_data_dir, write_json
+from tickgp.runs.folder import own_data, read_json, recorded_data, write_json
 from tickgp.runs.model_file import ARRAYS, TrainedModel, load_model
 from tickgp.runs.places import file_name, whole_name
-from tickgp.training.config import Config, DataConfig
 
 
 @dataclass(frozen=True)
@@ -30,13 +28,15 @@ class Evaluation:
 
 def evaluate_run(
     folder: Path,
-    data: DataConfig,
+    dataset: str | None = None,
     *,
+    data_dir: Path | None = None,
+    skip_bad_images: bool = False,
     max_error: float | None = None,
     level: float | None = None,
     max_unusual: float | None = None,
 ) -> Evaluation:
-    """Metrics of a finished run on the images that `data` names; those on other data are also left in its folder.
+    """Metrics of a finished run on a dataset, by default its own; those on other data are also left in its folder.
 
     On the data it was trained on: the test images. On other data: all images, or the test images where the source has
     such; classes are matched by their names. Where the model knows none of the classes there are no `test` metrics.
@@ -48,25 +48,36 @@ def evaluate_run(
     variance and distance tell these images, or those of unknown classes if there are such, from the run's own test
     images; they are left out where these are not there any more.
     """
-    if data.dataset == ARRAYS:
-        raise UsageError(f"the model in {folder} was fitted on arrays; name a dataset with --dataset")
     trained = load_model(folder)
+    dataset = dataset or (recorded_data(folder) or trained.config.data).dataset
+    if dataset == ARRAYS:
+        raise UsageError(f"the model in {folder} was fitted on arrays; name a dataset with --dataset")
     if trained.takes_rows:
         raise UsageError(
             f"the model in {folder} was fitted to rows of {trained.image_shape[2]} features, which its TickClassifier "
             "scales; in Python use TickClassifier.load, and then score or predict_proba"
         )
     rule = trained.rule(max_error, level, max_unusual)
-    own, is_named = _own(folder, trained.config, data)
+    own, is_named = own_data(folder, trained.config, dataset, data_dir)
     if own is not None and is_named:
-        if given := [name for name in ("grey", "skip_bad_images") if getattr(data, name)]:
+        if skip_bad_images:
             raise UsageError(
-                f"--{given[0].replace('_', '-')} was given for the run's own data, which are read as they were for "
-                "training; leave it out"
+                "--skip-bad-images was given for the run's own data, which are read as they were for training; leave "
+                "it out"
             )
         scores = _scores(trained, trained.predict(own.test.images), own.test.labels, rule)
         return Evaluation({**_header(folder, trained, own), **scores}, (*own.notes, *_chosen_on(own, own, rule)))
-    other, seen = _without_training(_load(folder, trained, data), own)
+    before, settings = recorded_data(folder) or trained.config.data, trained.config
+    loaded = load_dataset(
+        dataset,
+        data_dir=(data_dir, before.data_dir),
+        fit=settings.data.fit,
+        skip_bad_images=skip_bad_images,
+        test_share=1.0,
+        seed=settings.seed,
+        like=trained.image_shape,
+    )
+    other, seen = _without_training(loaded, own)
     known, notes = _known(other, trained.class_names)
     outside = trained.predict(other.test.images)
     metrics = {**_header(folder, trained, other), **_scores(trained, outside, known, rule)}
@@ -80,30 +91,6 @@ def evaluate_run(
         except OSError as error:
             notes += (f"these metrics are not kept with the run: {error}",)
     return Evaluation(metrics, (*other.notes, *seen, *notes))
-
-
-def _own(folder: Path, config: Config, data: DataConfig) -> tuple[Dataset | None, bool]:
-    """The images that the run was trained on, None if they cannot be had, and whether `data` names them."""
-    if config.data.dataset == ARRAYS:
-        return None, False
-    check_data_dir(data.data_dir)
-    is_named = whole_name(data.dataset) == whole_name(config.data.dataset)
-    try:
-        return load_own(folder, config, data.data_dir), is_named
-    except ValueError:  # gone, changed, or no longer to be read
-        if is_named:
-            raise
-    return _moved(folder, config, data)
-
-
-def _moved(folder: Path, config: Config, data: DataConfig) -> tuple[Dataset | None, bool]:
-    """As `_own`, where the images may have been moved to the place that `data` names: the manifest knows them."""
-    if not (folder / "manifest.json").is_file():
-        return None, False
-    try:
-        return load_own(folder, config, data.data_dir, data.dataset), True
-    except ValueError:
-        return None, False
 
 
 def _without_training(other: Dataset, own: Dataset | None) -> tuple[Dataset, tuple[str, ...]]:
@@ -137,19 +124,6 @@ def _header(folder: Path, trained: TrainedModel, data: Dataset) -> dict[str, Any
     steps = read_json(path)["steps"] if path.is_file() else None
     names = {"trained_on": config.data.dataset, "dataset": whole_name(data.name)}
     return {"model": config.model.name, "steps": steps, **names}
-
-
-def _load(folder: Path, trained: TrainedModel, data: DataConfig) -> Dataset:
-    return load_dataset(
-        data.dataset,
-        data_dir=(data.data_dir, recorded_data_dir(folder)),
-        fit=trained.config.data.fit,
-        grey=data.grey,
-        skip_bad_images=data.skip_bad_images,
-        test_share=1.0,
-        seed=trained.config.seed,
-        like=trained.image_shape,
-    )
 
 
 def _known(data: Dataset, class_names: tuple[str, ...]) -> tuple[np.ndarray, tuple[str, ...]]:

@@ -104,15 +104,13 @@ def _resume(
     before = read_config(folder / "config.toml")
     check_precision(before)
     locked.enter_context(held(folder))
-    notes = [f"removed {name}, which was cut short" for name in remove_leftovers(folder)]
     data = load_own(folder, before, data_dir, dataset)
+    notes = [f"removed {name}, which was cut short" for name in remove_leftovers(folder)]
     places = replace(before.data, dataset=dataset or before.data.dataset, data_dir=data_dir or before.data.data_dir)
     config = resolved(replace(before, data=places))
     if limits is not None:
         config, said = _within(limits, config, folder)
         notes += said
-    if config != before:
-        write_whole(folder / "config.toml", format_config(config).encode())
     return config, data, notes
 
 
@@ -133,6 +131,8 @@ def _to_the_end(
     """The run from its latest state, or from `model`, until it has finished or is stopped."""
     run.note_start()
     state, notes = run.latest(initial_state(model, natural_gradients=run.config.training.natural_gradients))
+    if run.config != read_config(run.folder / "config.toml"):
+        write_whole(run.folder / "config.toml", format_config(run.config).encode())
     yield from map(Note, notes)
     if not run.is_finished(state):
         if (run.folder / PREVIOUS).is_dir():

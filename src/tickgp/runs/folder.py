@@ -1,6 +1,6 @@
 """The folder of a run: its files, and how they are written and read.
 
-config.toml         every setting
+config.toml         the settings
 metrics.jsonl       a line for each report of training
 checkpoint/         the last states of training
 metrics.json        the final metrics, written last: a run without them is not finished; equal runs have equal files
@@ -9,6 +9,7 @@ model.safetensors   the trained model, with what prediction needs
 manifest.json       version, command, seed, dataset, libraries, device, seconds
 report.html         all this for a person
 evaluations/        metrics on other datasets
+tensorboard/        what TensorBoard shows, if it was asked for
 previous-run/       the finished run that this one overwrites, until it has finished itself
 """
 
@@ -25,11 +26,11 @@ from pathlib import Path
 from typing import Any
 
 from tickgp.data.dataset import Dataset, load_dataset
-from tickgp.data.locate import DataDir, DatasetUnavailableError
+from tickgp.data.locate import DataDir, DatasetUnavailableError, check_data_dir
 from tickgp.errors import UsageError
 from tickgp.files import write_whole
 from tickgp.runs.places import is_there, resolved, whole_name
-from tickgp.training.config import Config
+from tickgp.training.config import Config, DataConfig
 from tickgp.training.toml import format_config, read_config
 
 try:
@@ -163,21 +164,42 @@ def load_data(config: Config, data_dir: DataDir = None) -> Dataset:
 
 def load_own(folder: Path, config: Config, data_dir: Path | None = None, dataset: str | None = None) -> Dataset:
     """The images that the run in `folder` was begun with, if need be from another place, `dataset`."""
-    name = whole_name(dataset or config.data.dataset)
+    recorded = recorded_data(folder) or config.data
+    name = whole_name(dataset or recorded.dataset)
     if dataset is None and not is_there(name):
         raise DatasetUnavailableError(
             f"{folder} was trained on {name}, which is not there any more; put it back, or name the place that it has "
             "now with --dataset to `tickgp evaluate`, `tickgp report` or `tickgp train --resume`"
         )
-    data = load_data(replace(config, data=replace(config.data, dataset=name)), (data_dir, recorded_data_dir(folder)))
+    data = load_data(replace(config, data=replace(config.data, dataset=name)), (data_dir, recorded.data_dir))
     _check_unchanged(folder, data)
     return data
 
 
-def recorded_data_dir(folder: Path) -> Path | None:
-    """The data folder that the run in `folder` was begun with; None if it was not said, or there is no run."""
+def own_data(folder: Path, config: Config, dataset: str, data_dir: Path | None = None) -> tuple[Dataset | None, bool]:
+    """The images that the run in `folder` was trained on, None if they cannot be had, and whether `dataset` is these.
+
+    They may have been moved to the place that `dataset` names: the manifest knows them.
+    """
+    check_data_dir(data_dir)
+    is_named = whole_name(dataset) == whole_name((recorded_data(folder) or config.data).dataset)
+    try:
+        return load_own(folder, config, data_dir), is_named
+    except ValueError:  # gone, changed, or no longer to be read
+        if is_named:
+            raise
+    if not (folder / "manifest.json").is_file():
+        return None, False
+    try:
+        return load_own(folder, config, data_dir, dataset), True
+    except ValueError:
+        return None, False
+
+
+def recorded_data(folder: Path) -> DataConfig | None:
+    """Where the images of the run in `folder` were last, which its model file does not say; None without a run."""
     path = folder / "config.toml"
-    return read_config(path).data.data_dir if path.is_file() else None
+    return read_config(path).data if path.is_file() else None
 
 
 def _check_unchanged(folder: Path, data: Dataset) -> None:

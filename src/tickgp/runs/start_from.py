@@ -11,9 +11,8 @@ from tickgp.data.dataset import Dataset
 from tickgp.errors import UsageError
 from tickgp.gp.models import DeepGP
 from tickgp.gp.warm_start import warm_start
-from tickgp.runs.folder import load_data, recorded_data_dir
+from tickgp.runs.folder import own_data
 from tickgp.runs.model_file import load_config, load_model, strides
-from tickgp.runs.places import whole_name
 from tickgp.training.assemble import initialiser
 from tickgp.training.config import Config
 
@@ -32,7 +31,7 @@ def inherited(config: Config, fresh: DeepGP, data: Dataset, key: jax.Array) -> t
     if source.image_shape != (shape := data.train.images.shape[1:]):
         there, here = ("×".join(map(str, sizes)) for sizes in (source.image_shape, shape))
         raise UsageError(f"the model of {folder} is for images of {there}, and these are of {here}; start from another")
-    _check_unseen(folder, source.config, config, data)
+    unknown = _check_unseen(folder, source.config, config, data)
     trained = source.model
     if len(fresh.layers) == len(trained.layers) + 1:
         trained = warm_start(
@@ -63,18 +62,23 @@ def inherited(config: Config, fresh: DeepGP, data: Dataset, key: jax.Array) -> t
     where = f"{folder} ({differing})" if differing else folder
     note = (
         f"starts from the trained model of {where}; its numbers take the place of settings of the start, such as "
-        "variances and lengthscales"
+        f"variances and lengthscales{unknown}"
     )
     return jax.tree.unflatten(jax.tree.structure(fresh), jax.tree.leaves(trained)), note
 
 
-def _check_unseen(folder: Path, before: Config, config: Config, data: Dataset) -> None:
-    """Of the same images, those that are held out now must not be among those that `folder` was trained on."""
-    if whole_name(before.data.dataset) != whole_name(config.data.dataset):
-        return
-    seen, parts = load_data(before, (config.data.data_dir, recorded_data_dir(folder))).train, data.parts[1:]
-    if number := sum(int((part.is_in(seen) & ~part.is_in(data.train)).sum()) for part in parts):
+def _check_unseen(folder: Path, before: Config, config: Config, data: Dataset) -> str:
+    """Images that are held out now must not be among those that `folder` was trained on; what to say if those are gone.
+
+    They are compared pixel by pixel, since the same images may be at several places.
+    """
+    own, _ = own_data(folder, before, config.data.dataset, config.data.data_dir)
+    if own is None:
+        return "; its own training images are not here: none of them may be among the images that are held out now"
+    parts = data.parts[1:]
+    if number := sum(int((part.is_in(own.train) & ~part.is_in(data.train)).sum()) for part in parts):
         raise UsageError(
             f"{folder} was trained on {number} of the {sum(map(len, parts))} images that are held out now; start from "
             "it with its seed, shares and numbers of images"
         )
+    return ""

@@ -16,6 +16,7 @@ ModelName = Literal["se", "conv", "tick", "deep-se", "deep-conv", "deep-tick"]
 KernelName = Literal["se", "matern12", "matern32", "matern52"]
 Initialiser = Literal["random", "kmeans", "greedy"]
 Sampling = Literal["marginal", "full", "correlated"]
+Likelihood = Literal["softmax", "robustmax", "bernoulli"]
 
 _DEEP_PATCHES = ("deep-conv", "deep-tick")
 _ONLY_FOR: dict[str, tuple[str, ...]] = {
@@ -127,7 +128,7 @@ class ModelConfig:
     """A diagonal covariance of q(u) instead of a full one in all layers."""
     sampling: Sampling = "marginal"
     """How hidden layers are drawn: every patch on its own, all jointly, or jointly through the inducing patches."""
-    likelihood: Literal["softmax", "robustmax", "bernoulli"] = "softmax"
+    likelihood: Likelihood = "softmax"
     """How labels follow from the model's outputs; bernoulli is for two classes."""
     jitter: float = 1e-5
     """Added to the diagonal of Kuu, relative to it."""

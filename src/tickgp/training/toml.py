@@ -32,7 +32,10 @@ def read_config(path: Path) -> Config:
     """The settings in the file `path`."""
     if not path.is_file():
         raise ValueError(f"there is no settings file {path}; give --config a TOML file")
-    return parse_config(path.read_text("utf-8"), str(path))
+    try:
+        return parse_config(path.read_text("utf-8"), str(path))
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} is not UTF-8 ({error.reason}); save it as that") from None
 
 
 def format_config(config: Config) -> str:
