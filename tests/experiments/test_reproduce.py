@@ -18,23 +18,20 @@ from scipy.special import softmax
 from tickgp.cli.reproduce import reproduce as command
 from tickgp.cli.tables import open_console
 from tickgp.data.contents import Split
-from tickgp.data.dataset import Dataset
 from tickgp.errors import UsageError
-from tickgp.experiments.cells import Cell, cnn, shallow
+from tickgp.experiments.cells import Cell, shallow
 from tickgp.experiments.ensemble import judge_ensemble
 from tickgp.experiments.predictions import save_predictions
 from tickgp.experiments.reproduce import Begun, Done, Failed, left, reproduce, step_of
 from tickgp.experiments.results import Places, all_settings, is_done, read_result, settings_of
-from tickgp.experiments.run_cnn import _watched
 from tickgp.experiments.run_gp import _predict, judge_gp
 from tickgp.experiments.workers import Said
 from tickgp.gp.builders import conv
 from tickgp.gp.likelihoods import Softmax
 from tickgp.runs.events import Note, Stage, Stopped
 from tickgp.runs.folder import read_history
-from tickgp.runs.judge import watched_images
 from tickgp.runs.model_file import TrainedModel
-from tickgp.training.config import Config, TrainingConfig
+from tickgp.training.config import Config
 from tickgp.training.tensors import FORMAT
 
 
@@ -277,15 +274,17 @@ def test_a_gp_without_an_elbo_has_no_result(places):
         judge_gp(cell, places)
 
 
-def test_a_gp_is_tested_with_the_papers_draws():
-    """(1/S) Σ_s softmax(mean + deviation ε_s): one draw of the last layer for each s, and all images share it."""
+@pytest.mark.parametrize(("way", "many"), [("5", 1), ("5x100", 100)])
+def test_a_gp_is_tested_with_so_many_draws(way, many):
+    """(1/S) Σ_s softmax(mean + deviation ε_s): one draw of the last layer for each s, or many; all images share it."""
     x = np.random.default_rng(0).random((20, 6, 5, 1))
     model = conv(x, Softmax(3), patch_size=3, num_inducing=5, key=jax.random.key(0))
     f = eqx.filter_jit(model.propagate)(jnp.asarray(x), key=jax.random.key(0))
     own_key = jax.random.fold_in(jax.random.key(0), 1)
     keys = [jax.random.split(key)[1] for key in jax.random.split(own_key, 5)]
-    draws = np.array([f.mean + np.sqrt(f.variance) * jax.random.normal(key, (1, 3)) for key in keys])
-    p = _predict(TrainedModel(model, Config(), ("a", "b", "c"), (6, 5, 1)), Split(x, np.zeros(20, int)), 5)
+    noise = np.concatenate([jax.random.normal(key, (many, 1, 3)) for key in keys])
+    draws = f.mean + np.sqrt(f.variance) * noise
+    p = _predict(TrainedModel(model, Config(), ("a", "b", "c"), (6, 5, 1)), Split(x, np.zeros(20, int)), way)
     np.testing.assert_allclose(p, softmax(draws, axis=-1).mean(axis=0), rtol=1e-4)
 
 
@@ -323,13 +322,3 @@ def test_the_state_of_a_run_says_whether_an_earlier_version_made_it(paths, capsy
         for renew, state in enumerate(states):
             command(("table1",), scale="smoke", only=(cell.name,), status=True, renew=bool(renew), **paths)
             assert state in capsys.readouterr().out
-
-
-def test_a_cnn_is_watched_on_the_test_images_that_a_gp_is_watched_on():
-    images, labels = np.zeros((30, 1, 1, 1), np.uint8), np.arange(30)
-    data = Dataset("numbers", Split(images, labels), Split(images, labels), ("a",))
-    config = Config(training=TrainingConfig(watched_images=7))
-    expected = watched_images(config, data)[0].labels
-    network = replace(cnn("mnist", "smoke").settings, watched_images=7)
-    split = replace(data, validation=Split(images[:5], labels[:5]))
-    np.testing.assert_array_equal(_watched(network, split)[0].labels, expected)

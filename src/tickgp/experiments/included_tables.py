@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tickgp.experiments.cells import PRETRAINED
-from tickgp.experiments.tables import METRICS, Book, few_and_many, gp_cells, markdown, section
+from tickgp.experiments.tables import METRICS, Book, by_draws, gp_cells, markdown, section
 from tickgp.gp.predict import DOUBTS
 from tickgp.runs.folder import read_json
 
@@ -24,7 +24,7 @@ def pretrained_table(book: Book) -> str:
     heads = ["", "MNIST", "Semeion"]
     rows = []
     for metric, words in METRICS.items():
-        rows += few_and_many([words], [gp_cells(book, PRETRAINED, metric, on=on) for on in ("test", "semeion")])
+        rows += by_draws([words], [gp_cells(book, PRETRAINED, metric, on=on) for on in ("test", "semeion")])
     return section("The model that comes with the library", markdown(heads, rows), _INCLUDED)
 
 

@@ -26,9 +26,9 @@ from tickgp.experiments.predictions import other_data, save_predictions
 from tickgp.experiments.results import Places, scores, thinned
 from tickgp.runs.events import Event, Finished, Note, Report, Stopped
 from tickgp.runs.folder import held, load_data, read_history, remove_leftovers, write_history
-from tickgp.runs.judge import watched_images
+from tickgp.runs.judge import some_of_each
 from tickgp.training.checkpoint import Checkpoint, checkpoints, load_checkpoint, save_checkpoint
-from tickgp.training.config import Config, TrainingConfig
+from tickgp.training.config import Config
 
 
 def train_cnn_cell(cell: Cell, places: Places, stop: Callable[[], bool]) -> Iterator[Event]:
@@ -45,7 +45,8 @@ def _train(folder: Path, settings: CnnConfig, data: Dataset, stop: Callable[[], 
     state, step, seconds = start.state, int(start.state.step), start.seconds
     history = read_history(folder, last=step)
     write_history(folder, history)
-    watched = _watched(settings, data)
+    # On test images as a GP, which has none for validation here.
+    watched = some_of_each(data.test, data.train, settings.watched_images, settings.seed)
     for event in _training(settings, data, state, stop):
         state, step, seconds = event.state, event.step, round(start.seconds + event.seconds, 3)
         if step % settings.report_every == 0 or step == settings.max_steps:
@@ -120,12 +121,6 @@ def _training(settings: CnnConfig, data: Dataset, state: CNNState, stop: Callabl
         stop=stop,
         key=jax.random.fold_in(jax.random.key(settings.seed), 1),
     )
-
-
-def _watched(settings: CnnConfig, data: Dataset) -> tuple[Split, Split]:
-    """Images of test and of training, chosen as for a GP; a GP has no validation images, so none are watched here."""
-    config = Config(seed=settings.seed, training=TrainingConfig(watched_images=settings.watched_images))
-    return watched_images(config, replace(data, validation=None))
 
 
 def _report(settings: CnnConfig, watched: tuple[Split, Split], event: CNNProgress, seconds: float) -> Report:

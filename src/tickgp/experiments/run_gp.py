@@ -11,7 +11,7 @@ import numpy as np
 
 from tickgp.data.contents import Split
 from tickgp.evaluation.reach import crossings_across
-from tickgp.experiments.cells import SAMPLES, Cell
+from tickgp.experiments.cells import DRAWS, TRAINING_IMAGES, Cell
 from tickgp.experiments.predictions import other_data, save_predictions
 from tickgp.experiments.results import Places, scores, thinned
 from tickgp.files import write_whole
@@ -49,8 +49,10 @@ def judge_gp(cell: Cell, places: Places) -> dict[str, Any]:
     trained = load_model(folder)
     data = load_data(replace(trained.config, data=replace(trained.config.data, data_dir=places.data_dir)))
     splits = {"test": data.test} | other_data(cell, trained.image_shape, places.data_dir)
-    p = {f"{name}/{S}": _predict(trained, split, S) for name, split in splits.items() for S in SAMPLES}
-    save_predictions(folder, p)
+    p = {name: {way: _predict(trained, split, way) for way in DRAWS} for name, split in splits.items()}
+    save_predictions(folder, {f"{name}/{way}": p[name][way] for name in splits for way in DRAWS})
+    train = data.train.take(np.random.default_rng(0).permutation(len(data.train))[:TRAINING_IMAGES])
+    splits, p = splits | {"train": train}, p | {"train": {"100": _predict(trained, train, "100")}}
     return {
         "machine": {name: manifest[name] for name in MACHINE},
         "dataset": manifest["dataset"],
@@ -59,7 +61,8 @@ def judge_gp(cell: Cell, places: Places) -> dict[str, Any]:
         "steps": metrics["steps"],
         "elbo": metrics["elbo"],
         "metrics": {
-            name: {str(S): scores(p[f"{name}/{S}"], split.labels) for S in SAMPLES} for name, split in splits.items()
+            name: {way: scores(found, splits[name].labels) for way, found in by_way.items()}
+            for name, by_way in p.items()
         },
         "learned": learned_location(trained.model),
         "curve": thinned(read_history(folder)),
@@ -90,7 +93,8 @@ def _placed(cell: Cell, places: Places) -> Config:
     return replace(config, data=replace(config.data, data_dir=places.data_dir), training=training)
 
 
-def _predict(trained: TrainedModel, split: Split, num_samples: int) -> np.ndarray:
-    """Class probabilities as in the paper, from so many draws of all layers."""
-    prediction = trained.predict(split.images, num_samples=num_samples, likelihood_samples=1)
+def _predict(trained: TrainedModel, split: Split, way: str) -> np.ndarray:
+    """Class probabilities from as many draws as `DRAWS` says."""
+    num_samples, likelihood_samples = DRAWS[way]
+    prediction = trained.predict(split.images, num_samples=num_samples, likelihood_samples=likelihood_samples)
     return np.asarray(prediction.probabilities, float)

@@ -12,7 +12,10 @@ from tickgp.experiments.tables import FEW, MANY, METRICS, NEGATIVE_ELBO, Book, m
 _LAYERS = {1: "one layer", 2: "two layers", 3: "three layers"}
 _STANDING = """By how much our numbers differ from the paper's. Equal: ours is the paper's when rounded as that is
 printed. Bold, and beyond our interval: the 95 % interval of ours has no number that would be printed as the paper's.
-ELBOs have no interval. The paper's predictions have S = 5."""
+ELBOs have no interval. How many draws the paper's predictions have: [docs/claims.md](docs/claims.md#draws)."""
+
+_COMPARED = {"top1_error": "top-1 error", "nll": "NLL", "nll_misses": "NLL of misses"}
+"""The last is not in table 2."""
 
 
 @dataclass(frozen=True)
@@ -79,11 +82,11 @@ def standing(book: Book) -> str:
 
 def _compared(book: Book, row: _Row, metric: str, way: str) -> Compared | None:
     scores = book.scores(row.run, way, on=row.on)
-    if scores is None:
+    if scores is None or metric not in row.theirs or scores["test"][metric] is None:
         return None
     factor = 100 if metric.endswith("error") else 1
-    low, high = scores["interval"][metric]
-    return Compared(factor * scores["test"][metric], (factor * low, factor * high), row.theirs[metric])
+    between = [factor * bound for bound in scores["interval"].get(metric, ())]
+    return Compared(factor * scores["test"][metric], (between[0], between[1]) if between else None, row.theirs[metric])
 
 
 def _compared_elbo(book: Book, row: _Row) -> Compared | None:
@@ -97,10 +100,10 @@ def standing_table(book: Book) -> str:
     """By how many per cent each GP differs from the paper's; bold beyond our interval. Empty without runs."""
     rows = []
     for row in _rows():
-        found = [_compared(book, row, metric, way) for metric in ("top1_error", "nll") for way in (FEW, MANY)]
+        found = [_compared(book, row, metric, way) for metric in _COMPARED for way in (MANY, FEW)]
         if any(found):
             rows.append([f"{row.title}{book.mark(row.run)}", *map(_per_cent, [*found, _compared_elbo(book, row)])])
-    scores = (f"{words}, S = {S}" for words in ("top-1 error", "NLL") for S in (FEW, MANY))
+    scores = (f"{words}, S = {S}" for words in _COMPARED.values() for S in (MANY, FEW))
     return markdown(["ours against the paper's", *scores, "− ELBO"], rows)
 
 
@@ -115,8 +118,8 @@ def _per_cent(compared: Compared | None) -> str:
 def counts_table(book: Book) -> str:
     """How many of tables 1 and 2 are higher or lower than the paper's; empty without runs."""
     rows, parts = [], [row for row in _rows() if row.table < 3]
-    for metric in ("top1_error", "nll"):
-        for S in (FEW, MANY):
+    for metric in _COMPARED:
+        for S in (MANY, FEW):
             rows.append([f"{METRICS[metric]}, S = {S}", *_counts([_compared(book, row, metric, S) for row in parts])])
     rows.append([NEGATIVE_ELBO, *_counts([_compared_elbo(book, row) for row in parts])])
     heads = ["GPs of tables 1 and 2", "numbers", "higher (worse)", "beyond our interval", "equal", "lower (better)"]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tickgp.experiments import paper_numbers as paper
-from tickgp.experiments.cells import DROPOUT_RATES, SAMPLES, CnnConfig, Scale, growing_cnn
+from tickgp.experiments.cells import DRAWS, DROPOUT_RATES, CnnConfig, Scale, growing_cnn
 from tickgp.experiments.plan import DATASETS, DEEP_DATASETS, DEPTHS, EXPERIMENTS, KERNELS, SHALLOW, cells_of
 from tickgp.experiments.results import is_outdated, read_result
 
@@ -21,7 +21,7 @@ METRICS = {
     "nll_misses": "NLL of misses",
 }
 NEGATIVE_ELBO = "− ELBO (×10³)"
-FEW, MANY = str(min(SAMPLES)), str(max(SAMPLES))
+MANY, FEW, FEW_AND_MANY = DRAWS
 """Draws behind a prediction, by which a GP's scores are called."""
 Scores = dict[str, Any] | None
 """Metrics and their intervals; None if there is no such run yet."""
@@ -51,10 +51,11 @@ class Book:
     def scores(self, name: str, way: str = MANY, *, on: str = "test") -> Scores:
         """Of one kind of prediction of a run.
 
-        A GP's `100` or `5` draws; a CNN's `dropout` at test, `deterministic`, or with a `temperature`; an `ensemble`.
+        A GP's by its draws (`DRAWS`), of which earlier runs lack some; a CNN's `dropout` at test, `deterministic`, or
+        with a `temperature`; an `ensemble`.
         """
         result = self.run(name)
-        return None if result is None else result["metrics"][on][way]
+        return None if result is None else result["metrics"][on].get(way)
 
     def best_cnn(self, dataset: str) -> str | None:
         """The CNN of the dropout rate with the least NLL on its validation images; None until all of them are there."""
@@ -85,7 +86,7 @@ def _table1_part(book: Book, dataset: str, title: str) -> str:
     for metric, words in METRICS.items():
         gps = [gp_cells(book, f"{dataset}/{name}", metric, theirs[name][metric]) for name in SHALLOW]
         bcnn = cell(book.chosen_cnn(dataset, "dropout"), metric, theirs["bcnn"][metric])
-        rows += few_and_many([words], gps, [bcnn, *(cell(scores, metric) for scores in more.values())])
+        rows += by_draws([words], gps, [bcnn, *(cell(scores, metric) for scores in more.values())])
     elbos = [negative_elbo(book, f"{dataset}/{name}") for name in SHALLOW]
     rows.append([NEGATIVE_ELBO, *elbos, *[""] * (1 + len(more))])
     return markdown([title, *SHALLOW.values(), "B-CNN", *more], rows)
@@ -125,7 +126,7 @@ def table2(book: Book) -> str:
         ]
         for metric in ("top1_error", "nll"):
             cells = [gp_cells(book, name, metric, theirs[metric]) for name, theirs in runs]
-            rows += few_and_many([str(depth), METRICS[metric]], cells)
+            rows += by_draws([str(depth), METRICS[metric]], cells)
         elbos = [beside(negative_elbo(book, name), theirs["negative_elbo"]) for name, theirs in runs]
         rows.append([str(depth), NEGATIVE_ELBO, *elbos])
     return section("Table 2", markdown(["depth", "metric", *columns], rows), _BOUNDS)
@@ -151,7 +152,7 @@ def table3(book: Book) -> str:
             gp_cells(book, f"mnist/{kernel}", metric, paper.TABLE3[kernel][metric], on="semeion") for kernel in KERNELS
         ]
         cnns = [cell(ours, metric, paper.TABLE3[name][metric] if name else None) for ours, name in columns.values()]
-        rows += few_and_many([words], gps, cnns)
+        rows += by_draws([words], gps, cnns)
     heads = ["trained on MNIST, tested on Semeion", *KERNELS.values(), *columns]
     return section("Table 3", markdown(heads, rows))
 
@@ -172,7 +173,7 @@ def depth_baselines(book: Book) -> str:
     for dataset, title in DEEP_DATASETS.items():
         name, theirs = f"{dataset}/deep-se", paper.DEEP_SE[dataset]
         cells = [gp_cells(book, name, metric, theirs.get(metric)) for metric in metrics]
-        rows += few_and_many([f"deep SE-GP, 2 layers, {title}"], cells, [negative_elbo(book, name)])
+        rows += by_draws([f"deep SE-GP, 2 layers, {title}"], cells, [negative_elbo(book, name)])
     heads = ["model", *(METRICS[metric] for metric in metrics), NEGATIVE_ELBO]
     return section("Depth baselines", markdown(heads, rows))
 
@@ -186,18 +187,22 @@ def paragraphs(*texts: str) -> str:
     return "\n\n".join(text for text in texts if text)
 
 
-def gp_cells(book: Book, name: str, metric: str, theirs: str | None = None, *, on: str = "test") -> tuple[str, str]:
-    """A GP's number from S = 5 draws beside the paper's, which has as many; and ours from 100."""
-    few, many = (cell(book.scores(name, S, on=on), metric, mark=book.mark(name)) for S in (FEW, MANY))
-    return beside(few, theirs), many
+def gp_cells(book: Book, name: str, metric: str, theirs: str | None = None, *, on: str = "test") -> tuple[str, ...]:
+    """A GP's number by its draws, the first beside the paper's."""
+    first, *others = (cell(book.scores(name, way, on=on), metric, mark=book.mark(name)) for way in DRAWS)
+    return beside(first, theirs), *others
 
 
-def few_and_many(heads: list[str], gps: list[tuple[str, str]], others: Iterable[str] = ()) -> list[list[str]]:
-    """A row of GPs with few draws and of other models, and one of the GPs with many draws, if there are any."""
-    few, many = (list(cells) for cells in zip(*gps, strict=True))
+def by_draws(heads: list[str], gps: list[tuple[str, ...]], others: Iterable[str] = ()) -> list[list[str]]:
+    """A row of GPs with many draws and of other models, and one for each other number of draws that any GP has."""
+    (_, first), *more = zip(DRAWS, zip(*gps, strict=True), strict=True)
     others = list(others)
-    first = [*heads, *few, *others]
-    return [first, [*heads[:-1], f"… S = {MANY}", *many, *[""] * len(others)]] if any(many) else [first]
+    rest = [[*heads[:-1], f"… S = {_said(way)}", *cells, *[""] * len(others)] for way, cells in more if any(cells)]
+    return [[*heads, *first, *others], *rest]
+
+
+def _said(way: str) -> str:
+    return way.replace("x", " × ")
 
 
 def cell(scores: Scores, metric: str, theirs: str | None = None, *, mark: str = "") -> str:

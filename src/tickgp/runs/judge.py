@@ -19,14 +19,14 @@ from tickgp.runs.model_file import TrainedModel
 from tickgp.training.config import Config
 
 
-def watched_images(config: Config, data: Dataset) -> tuple[Split, Split]:
-    """A few held-out images and a few of training, of all classes: those of a folder lie class by class."""
-    rng, number = np.random.default_rng(config.seed), config.training.watched_images
+def some_of_each(held_out: Split, train: Split, number: int, seed: int) -> tuple[Split, Split]:
+    """At most `number` images of each, of all classes: those of a folder lie class by class."""
+    rng = np.random.default_rng(seed)
 
     def some(split: Split) -> Split:
         return split.take(rng.permutation(len(split))[:number])
 
-    return some(data.held_out), some(data.train)
+    return some(held_out), some(train)
 
 
 def watch(config: Config, model: DeepGP, watched: Split) -> tuple[float, float]:

@@ -17,7 +17,7 @@ from tickgp.evaluation.bound import dataset_elbo, guessing_bound
 from tickgp.evaluation.familiarity import Familiarity
 from tickgp.runs.events import Event, Note, Report, Stage, Step
 from tickgp.runs.folder import read_history, read_json, withdraw, write_history, write_json
-from tickgp.runs.judge import final_metrics, held_out, overfitting, watch, watched_images
+from tickgp.runs.judge import final_metrics, held_out, overfitting, some_of_each, watch
 from tickgp.runs.manifest import write_manifest
 from tickgp.runs.model_file import TrainedModel, save_model
 from tickgp.runs.report import write_predictions, write_report
@@ -39,7 +39,7 @@ class Run:
         self.command, self.began = command, began
         self.history: list[dict[str, Any]] = []
         self.before = 0.0  # seconds of training before this process
-        self.watched = watched_images(config, data)
+        self.watched = some_of_each(data.held_out, data.train, config.training.watched_images, config.seed)
 
     def latest(self, fresh: State) -> tuple[State, list[str]]:
         """The state to go on from, and what to say of it; reports after that state are taken back."""

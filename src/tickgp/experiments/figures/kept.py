@@ -7,14 +7,14 @@ from collections.abc import Iterable
 import numpy as np
 
 from tickgp.evaluation.metrics import Outcomes
-from tickgp.experiments.predictions import read_predictions
+from tickgp.experiments.predictions import NAME, read_predictions
 from tickgp.experiments.results import Places
 from tickgp.experiments.tables import Book
 
 
 def have_predictions(book: Book, places: Places, names: Iterable[str]) -> bool:
     """Whether these runs have results and have left predictions, which a `git clone` lacks."""
-    return all(book.run(name) and read_predictions(places.folder(book.cells[name])) for name in names)
+    return all(book.run(name) and (places.folder(book.cells[name]) / NAME).is_file() for name in names)
 
 
 def predictions_of(book: Book, places: Places, name: str, on: str, way: str, labels: np.ndarray) -> np.ndarray | None:
