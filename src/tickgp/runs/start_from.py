@@ -7,6 +7,7 @@ from pathlib import Path
 
 import jax
 
+from tickgp.data.catalogue import CATALOGUE
 from tickgp.data.dataset import Dataset
 from tickgp.errors import UsageError
 from tickgp.gp.models import DeepGP
@@ -70,8 +71,11 @@ def inherited(config: Config, fresh: DeepGP, data: Dataset, key: jax.Array) -> t
 def _check_unseen(folder: Path, before: Config, config: Config, data: Dataset) -> str:
     """Images that are held out now must not be among those that `folder` was trained on; what to say if those are gone.
 
-    They are compared pixel by pixel, since the same images may be at several places.
+    They are compared pixel by pixel, since the same images may be at several places. Published ones of another name are
+    not: they might have to be downloaded.
     """
+    if before.data.dataset in CATALOGUE and before.data.dataset != config.data.dataset:
+        return ""
     own, _ = own_data(folder, before, config.data.dataset, config.data.data_dir)
     if own is None:
         return "; its own training images are not here: none of them may be among the images that are held out now"
