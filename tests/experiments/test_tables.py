@@ -148,10 +148,10 @@ def test_the_nll_of_training_images_is_that_of_many_or_the_last_one_watched(tmp_
     write(tmp_path, "mnist/conv", {"metrics": tick_metrics(), **MADE, "curve": curve})
     row = next(line for line in training_table(Book(tmp_path, "paper")).splitlines() if line.startswith("| MNIST"))
     assert row == "| MNIST | [0.060] | 0.043 [0.057] | [0.029] | [0.035] |"
-    judged = tick_metrics() | {"train": {"100": scores(0.01, 0.0234)}}
+    judged = tick_metrics() | {"train": {"100": {"test": {"nll": 0.0234, "n": 10_000}}}}
     write(tmp_path, "mnist/conv", {"metrics": judged, **MADE, "curve": curve})
     row = next(line for line in training_table(Book(tmp_path, "paper")).splitlines() if line.startswith("| MNIST"))
-    assert row == "| MNIST | [0.060] | 0.023 [0.057] | [0.029] | [0.035] |"
+    assert row == "| MNIST | [0.060] | 0.023 <sub>of 10,000</sub> [0.057] | [0.029] | [0.035] |"
 
 
 def test_seeds_show_their_spread_once_there_are_two(tmp_path):

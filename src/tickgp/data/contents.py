@@ -60,6 +60,8 @@ def _digest(image: np.ndarray) -> bytes:
         levels = np.rint(255 * image)
         if np.allclose(255 * image, levels, rtol=0, atol=1e-3) and levels.min() >= 0 and levels.max() <= 255:
             image = levels.astype(np.uint8)
+        else:
+            image = image.astype(np.float32)
     return hashlib.blake2b(image.tobytes(), digest_size=16).digest()
 
 

@@ -140,7 +140,7 @@ def _common_size(files: list[Path]) -> Size | None:
 
 
 def _check_memory(number: int, size: Size) -> None:
-    """Images that cannot all be in memory, three bytes a pixel and one more to stack them, are refused unread."""
+    """Images that cannot all be in memory, three bytes a pixel and at least one to stack them, are refused unread."""
     if not hasattr(os, "sysconf"):  # on Windows
         return
     needed, there = 4 * number * size[0] * size[1], os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

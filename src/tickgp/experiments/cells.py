@@ -28,10 +28,11 @@ CHANNELS = (2, 3, 5, 10)
 """Between two layers. The paper does not say how many it has; all other experiments have the last of these."""
 WEIGHTS: dict[Weights, str] = {"equal": "all 1", "prior": "learned, with a prior", "free": "learned, without"}
 """Of patches, in words."""
-DRAWS = {"100": (100, 1), "5": (5, 1), "5x100": (5, 100)}
+MANY, FEW = "100", "5"
+DRAWS = {MANY: (100, 1), FEW: (5, 1), "5x100": (5, 100)}
 """Behind a GP's prediction, by what it is called: draws of the hidden layers, and of the last one for each of these.
 
-Ours; the paper's K = 5 as it is written; and as the code that it builds on would have it (docs/claims.md).
+Ours; the paper's K = 5 as it is written; and what else that may mean (docs/claims.md).
 """
 TRAINING_IMAGES = 10_000
 """So many, at most, of those that a GP was trained on it is judged by as well."""

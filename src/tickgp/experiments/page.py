@@ -21,8 +21,8 @@ the test images (errors: exact binomial; the rest: bootstrap), and in square bra
 al., AISTATS 2020) as it is printed there. An empty cell is a run not yet made, or a quantity that does not exist: a CNN
 has no ELBO. Errors are in per cent, NLL in nats per image. Lower is better.
 
-GPs predict from S = 100 draws; a row below has S = 5. The paper says five, but its numbers look like those of many
-more ([docs/claims.md](docs/claims.md#draws)). All images share the draws, and the chance in them is not in the
+GPs predict from S = 100 draws; a row below has S = 5. The paper says five, but its numbers look like those of more
+([docs/claims.md](docs/claims.md#draws)). All images share the draws, and the chance in them is not in the
 intervals.
 
 What the paper leaves open, and what is done here: [docs/experiments.md](docs/experiments.md). What the numbers say

@@ -11,7 +11,7 @@ import numpy as np
 
 from tickgp.data.contents import Split
 from tickgp.evaluation.reach import crossings_across
-from tickgp.experiments.cells import DRAWS, TRAINING_IMAGES, Cell
+from tickgp.experiments.cells import DRAWS, MANY, TRAINING_IMAGES, Cell
 from tickgp.experiments.predictions import other_data, save_predictions
 from tickgp.experiments.results import Places, scores, thinned
 from tickgp.files import write_whole
@@ -52,7 +52,7 @@ def judge_gp(cell: Cell, places: Places) -> dict[str, Any]:
     p = {name: {way: _predict(trained, split, way) for way in DRAWS} for name, split in splits.items()}
     save_predictions(folder, {f"{name}/{way}": p[name][way] for name in splits for way in DRAWS})
     train = data.train.take(np.random.default_rng(0).permutation(len(data.train))[:TRAINING_IMAGES])
-    splits, p = splits | {"train": train}, p | {"train": {"100": _predict(trained, train, "100")}}
+    splits, p = splits | {"train": train}, p | {"train": {MANY: _predict(trained, train, MANY)}}
     return {
         "machine": {name: manifest[name] for name in MACHINE},
         "dataset": manifest["dataset"],

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tickgp.experiments import paper_numbers as paper
+from tickgp.experiments.cells import FEW, MANY
 from tickgp.experiments.plan import DATASETS, DEEP_DATASETS, KERNELS, SHALLOW
-from tickgp.experiments.tables import FEW, MANY, METRICS, NEGATIVE_ELBO, Book, markdown, paragraphs, section
+from tickgp.experiments.tables import METRICS, NEGATIVE_ELBO, Book, markdown, paragraphs, section
 
 _LAYERS = {1: "one layer", 2: "two layers", 3: "three layers"}
 _STANDING = """By how much our numbers differ from the paper's. Equal: ours is the paper's when rounded as that is

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tickgp.experiments import paper_numbers as paper
-from tickgp.experiments.cells import DRAWS, DROPOUT_RATES, CnnConfig, Scale, growing_cnn
+from tickgp.experiments.cells import DRAWS, DROPOUT_RATES, MANY, CnnConfig, Scale, growing_cnn
 from tickgp.experiments.plan import DATASETS, DEEP_DATASETS, DEPTHS, EXPERIMENTS, KERNELS, SHALLOW, cells_of
 from tickgp.experiments.results import is_outdated, read_result
 
@@ -21,8 +21,6 @@ METRICS = {
     "nll_misses": "NLL of misses",
 }
 NEGATIVE_ELBO = "− ELBO (×10³)"
-MANY, FEW, FEW_AND_MANY = DRAWS
-"""Draws behind a prediction, by which a GP's scores are called."""
 Scores = dict[str, Any] | None
 """Metrics and their intervals; None if there is no such run yet."""
 _BOUNDS = """ELBOs have no interval. Those of two and three layers are made of marginal samples, and so bounds of no

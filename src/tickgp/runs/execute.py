@@ -105,13 +105,10 @@ def _resume(
     check_precision(before)
     locked.enter_context(held(folder))
     data = load_own(folder, before, data_dir, dataset)
-    notes = [f"removed {name}, which was cut short" for name in remove_leftovers(folder)]
     places = replace(before.data, dataset=dataset or before.data.dataset, data_dir=data_dir or before.data.data_dir)
     config = resolved(replace(before, data=places))
-    if limits is not None:
-        config, said = _within(limits, config, folder)
-        notes += said
-    return config, data, notes
+    config, said = (config, []) if limits is None else _within(limits, config, folder)
+    return config, data, [*(f"removed {name}, which was cut short" for name in remove_leftovers(folder)), *said]
 
 
 def _build(config: Config, data: Dataset, key: jax.Array, new: bool) -> DeepGP:

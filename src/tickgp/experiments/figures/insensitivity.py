@@ -13,10 +13,11 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, NullLocator, StrMethodFormatter
 
 from tickgp.evaluation.plots import BLUE, GREEN, INK, ORANGE, new_figure, tidy
+from tickgp.experiments.cells import MANY
 from tickgp.experiments.figures.looks import Pictures, key_line
 from tickgp.experiments.location_tables import is_learned, swept_runs
 from tickgp.experiments.plan import DATASETS, SWEPT
-from tickgp.experiments.tables import MANY, Book
+from tickgp.experiments.tables import Book
 
 CAPTIONS = {
     "insensitivity": (

@@ -15,13 +15,14 @@ from matplotlib.figure import Figure
 from tickgp.data.contents import Split
 from tickgp.evaluation.plots import GREY, INK, new_figure, plain
 from tickgp.evaluation.plots_images import as_picture, show_picture
+from tickgp.experiments.cells import MANY
 from tickgp.experiments.figures.kept import have_predictions, predictions_of
 from tickgp.experiments.figures.looks import Pictures, class_colours, class_legend, empty_figure, hatch_true
 from tickgp.experiments.plan import KERNELS
 from tickgp.experiments.predictions import other_data
 from tickgp.experiments.results import Places
 from tickgp.experiments.run_cnn import load_cnn_data
-from tickgp.experiments.tables import MANY, Book
+from tickgp.experiments.tables import Book
 
 CAPTIONS = {
     "misclassified-mnist": (

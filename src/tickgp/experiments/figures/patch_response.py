@@ -17,14 +17,14 @@ from matplotlib.figure import Figure, SubFigure
 
 from tickgp.evaluation.plots import DIVERGING, GREY, INK, new_figure
 from tickgp.evaluation.plots_images import show_picture
-from tickgp.experiments.cells import two_against_seven
+from tickgp.experiments.cells import MANY, two_against_seven
 from tickgp.experiments.figures.invariance import invariance_figure, matching_patches
 from tickgp.experiments.figures.kept import have_predictions, predictions_of
 from tickgp.experiments.figures.looks import Pictures
 from tickgp.experiments.patch_response import patch_response_deviations
 from tickgp.experiments.plan import KERNELS
 from tickgp.experiments.results import Places
-from tickgp.experiments.tables import MANY, Book
+from tickgp.experiments.tables import Book
 from tickgp.runs.folder import load_data
 from tickgp.runs.model_file import load_model
 
