@@ -223,14 +223,18 @@ def test_classes_without_test_images_cannot_be_chosen_alone(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "names",
-    [("train", "val"), ("test", "val"), ("train",), ("train", "test", "extra"), ("train", "test", "val", "valid")],
+    ("names", "wrong"),
+    [
+        (("train", "val"), "but no test"),
+        (("test", "val"), "but no train"),
+        (("train",), "but no test"),
+        (("train", "test", "extra"), "more than train and test"),
+        (("train", "test", "val", "valid"), "more than train and test"),
+    ],
 )
-def test_other_parts_are_refused(tmp_path, names):
+def test_other_parts_are_refused(tmp_path, names, wrong):
     parts(tmp_path, *names)
-    with pytest.raises(
-        ValueError, match=rf"has the folders {', '.join(sorted(names))}, which are not train and test.*and if you "
-    ):
+    with pytest.raises(ValueError, match=rf"has the folders {', '.join(sorted(names))}, {wrong}.*and if you "):
         read_folder(tmp_path)
 
 

@@ -3,11 +3,13 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import problems
 import pytest
 
 from tickgp.gp import linalg
 from tickgp.gp.compiling import platform
 
+LAPACK = ("cholesky", "triangular_solve")
 each_size = pytest.mark.parametrize("M", [1, 7, 32, 70])
 
 
@@ -48,6 +50,21 @@ def test_a_covariance_that_is_not_quite_positive(float64):
     gradient = jax.grad(lambda K: jnp.sum(linalg.cholesky_of_rounded(K, jitter)[1].diagonal()))(K)
     np.testing.assert_allclose(np.diag(gradient[1]), 0.5 / np.sqrt([1.001, 2.001, 5e-4]), rtol=1e-9)
     assert np.isnan(linalg.cholesky_of_rounded(jnp.diag(jnp.asarray([1.0, -1.0])), jnp.asarray(1e-5))).any()
+
+
+def test_on_a_cpu_lapack_is_asked_for_one_matrix_at_a_time():
+    """It would wait for threads that may be waiting for it, see `linalg._each`."""
+    K, B = covariance(4, (2, 3)), jnp.ones((2, 3, 4, 4))
+    root = lambda K: jnp.sum(linalg.cholesky_of_rounded(K, jnp.full((2, 3), 1e-5)))
+    for function, arguments in (
+        (linalg.whiten, (K, B)),
+        (jax.grad(root), (K,)),
+        (linalg.inverse_lower, (K,)),
+        (linalg.over_unit_lower, (B, jnp.tril(K, -1))),
+    ):
+        calls = [shape for name, shape in problems.traced(function, *arguments) if name in LAPACK]
+        assert calls
+        assert set(calls) == {(4, 4)}
 
 
 @each_size

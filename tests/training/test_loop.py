@@ -1,3 +1,6 @@
+import subprocess
+import sys
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -308,3 +311,20 @@ def test_natural_steps_are_at_most_whole(rate, key):
 
 def test_guessing_by_the_shares_of_the_classes():
     assert guessing_bound(np.array([0, 0, 0, 2])) == pytest.approx(3 * np.log(0.75) + np.log(0.25))
+
+
+TWO_LAYERS = """
+import jax
+import numpy as np
+import tickgp
+x, y = np.random.default_rng(0).random((64, 32, 32, 3)), np.arange(64) % 10
+sizes = {"stride": None, "hidden_stride": None, "channels": 5, "num_inducing": 200}
+model = tickgp.deep_tick(x, tickgp.Softmax(10), sampling="full", **sizes, key=jax.random.key(0))
+tickgp.fit(model, x, y, steps=30, batch_size=64, key=jax.random.key(1))
+"""
+
+
+@pytest.mark.slow
+def test_joint_samples_of_colour_images_do_not_hang():
+    """On two cores they did: LAPACK's calls on stacks, in a natural step and in a gradient, waited for each other."""
+    subprocess.run([sys.executable, "-c", TWO_LAYERS], check=True, timeout=200)

@@ -60,10 +60,10 @@ def strangeness_table(metrics: dict[str, Any]) -> Table:
 
 
 def answers_table(answers: list[Answer], promised: bool) -> Table:
-    """The answers; where nothing can be `promised` a person decides all, and only what is unusual has a reason."""
+    """The answers; where nothing can be `promised` a person decides all, for that reason or since they are unusual."""
     table = Table(_path("image"), "label", "probability", "entropy", "decides")
     for answer in answers:
-        why = ": unusual" if answer.unusual else ": unsure" if promised else ""
+        why = ": unusual" if answer.unusual else ": unsure" if promised else ": no promise"
         decides = f"[bold]a person[/bold]{why}" if answer.hand_over else "the model"
         image, label = Text(answer.file), Text(answer.label)
         table.add_row(image, label, percent(answer.probability), number(answer.entropy, 3), decides)

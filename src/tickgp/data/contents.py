@@ -32,18 +32,19 @@ class Split:
         names = None if self.names is None else tuple(np.array(self.names, object)[chosen])
         return Split(self.images[chosen], self.labels[chosen], names)
 
+    def digests(self) -> np.ndarray:
+        """A number for each image, the same for the same pixels, as bytes or as floats: in practice for no others."""
+        return np.array([_digest(image) for image in self.images], np.uint64)
+
     def is_in(self, other: Split) -> np.ndarray:
         """Which images are among those of `other` too, pixel for pixel."""
-        known = set(map(_digest, other.images))
-        return np.array([_digest(image) in known for image in self.images], bool)
+        return np.isin(self.digests(), other.digests())
 
     def is_new(self, beside: Split) -> np.ndarray:
         """Which images are neither among those of `beside` nor, pixel for pixel, the same as an earlier one."""
-        known, new = set(map(_digest, beside.images)), []
-        for digest in map(_digest, self.images):
-            new.append(digest not in known)
-            known.add(digest)
-        return np.array(new, bool)
+        first = np.zeros(len(self), bool)
+        first[np.unique(self.digests(), return_index=True)[1]] = True
+        return first & ~self.is_in(beside)
 
     def map_images(self, change: Callable[[np.ndarray], np.ndarray]) -> Split:
         """The same, with `change` made to all images."""
@@ -54,15 +55,12 @@ class Split:
         return str(i) if self.names is None else self.names[i]
 
 
-def _digest(image: np.ndarray) -> bytes:
-    """The same for the same pixels, as bytes or as floats."""
+def _digest(image: np.ndarray) -> int:
     if image.dtype != np.uint8:
         levels = np.rint(255 * image)
-        if np.allclose(255 * image, levels, rtol=0, atol=1e-3) and levels.min() >= 0 and levels.max() <= 255:
-            image = levels.astype(np.uint8)
-        else:
-            image = image.astype(np.float32)
-    return hashlib.blake2b(image.tobytes(), digest_size=16).digest()
+        are_bytes = np.allclose(255 * image, levels, rtol=0, atol=1e-3) and levels.min() >= 0 and levels.max() <= 255
+        image = levels.astype(np.uint8) if are_bytes else image.astype(np.float32)
+    return int.from_bytes(hashlib.blake2b(image.tobytes(), digest_size=8).digest())
 
 
 @dataclass(frozen=True)

@@ -82,7 +82,9 @@ def _parts(path: Path) -> dict[str, Path]:
     parts = {PARTS.get(folder.name.lower(), folder.name): folder for folder in folders}
     if len(parts) < len(folders) or parts.keys() | {"validation"} != {*PARTS.values()}:
         names = ", ".join(folder.name for folder in folders)
-        raise UsageError(f"{path} has the folders {names}, which are not train and test, with or without val; {LAYOUT}")
+        lacking = [name for name in ("train", "test") if name not in parts]
+        wrong = f"but no {lacking[0]}" if lacking else "more than train and test, with or without val"
+        raise UsageError(f"{path} has the folders {names}, {wrong}; {LAYOUT}")
     return {kind: parts[kind] for kind in PARTS.values() if kind in parts}
 
 

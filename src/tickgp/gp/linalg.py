@@ -7,10 +7,12 @@ conditional variances are differences of nearly equal numbers and do not survive
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
+from jax.lax.linalg import triangular_solve
 from jaxtyping import Array, Bool, Float
 
 from tickgp.gp.compiling import platform
@@ -51,7 +53,7 @@ def _grown_cholesky(K: Array, jitter: Array) -> tuple[Float[Array, "*stack M M"]
     """L and c. All matrices are tried again as long as one of them needs more."""
 
     def attempt(c: Float[Array, "*stack"]) -> tuple[Array, Array]:
-        return jnp.linalg.cholesky(add_diagonal(K, c * jitter)), c
+        return _cholesky(add_diagonal(K, c * jitter)), c
 
     def fails(L: Array, c: Array) -> Bool[Array, "*stack"]:
         return ~jnp.all(jnp.isfinite(L), axis=(-2, -1)) & (c < 100)
@@ -76,7 +78,7 @@ def whiten(K: Float[Array, "*stack M M"], B: Float[Array, "*stack M T"]) -> Floa
 
 
 def _whiten(K: Array, B: Array) -> tuple[Array, tuple[Array, Array]]:
-    inverse = inverse_lower(jnp.linalg.cholesky(K))
+    inverse = inverse_lower(_cholesky(K))
     A = matmul(inverse, B)
     return A, (inverse, A)
 
@@ -116,7 +118,7 @@ def over_unit_lower(B: Float[Array, "*stack N M"], N: Float[Array, "*stack M M"]
     """
     eye = jnp.eye(N.shape[-1], dtype=N.dtype)
     if platform() == "cpu":
-        return jax.lax.linalg.triangular_solve(eye + N, B, left_side=False, lower=True)
+        return _each(functools.partial(triangular_solve, left_side=False, lower=True), eye + N, B)
     return B - rounded_matmul(B, eye - _inverse_by_blocks(eye + N, rounded_matmul))
 
 
@@ -149,4 +151,22 @@ def _inverse_by_blocks(
 
 
 def _solve_lower(L: Float[Array, "*stack M M"], B: Float[Array, "*stack M T"]) -> Float[Array, "*stack M T"]:
-    return jax.scipy.linalg.solve_triangular(L, B, lower=True)
+    return _each(functools.partial(triangular_solve, left_side=True, lower=True), L, B)
+
+
+def _cholesky(K: Float[Array, "*stack M M"]) -> Float[Array, "*stack M M"]:
+    return _each(jnp.linalg.cholesky, K)
+
+
+def _each(call: Callable[..., Array], *stacks: Float[Array, "*stack _ _"]) -> Float[Array, "*stack _ _"]:
+    """`call` on each matrix of some stacks: on a CPU one after the other.
+
+    There LAPACK's calls on stacks (jaxlib 0.10) hand parts to the threads that XLA computes with, and wait for these.
+    Two such calls at once, on a machine of two cores, wait for each other for ever.
+    """
+    shape = stacks[0].shape[:-2]
+    if platform() != "cpu" or math.prod(shape) == 1:
+        return call(*stacks)
+    flat = [stack.reshape(-1, *stack.shape[-2:]) for stack in stacks]
+    results = jax.lax.map(lambda matrices: call(*matrices), tuple(flat))
+    return results.reshape(*shape, *results.shape[-2:])

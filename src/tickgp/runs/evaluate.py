@@ -13,7 +13,7 @@ from tickgp.errors import UsageError
 from tickgp.evaluation.handover import Rule, share_and_error
 from tickgp.evaluation.metrics import auroc, evaluate, fpr95, intervals
 from tickgp.gp.predict import DOUBTS, Prediction
-from tickgp.runs.folder import own_data, read_json, recorded_data, write_json
+from tickgp.runs.folder import own_data, read_json, recorded_data, trained_on, write_json
 from tickgp.runs.model_file import ARRAYS, TrainedModel, load_model
 from tickgp.runs.places import file_name, whole_name
 
@@ -77,7 +77,7 @@ def evaluate_run(
         seed=settings.seed,
         like=trained.image_shape,
     )
-    other, seen = _without_training(loaded, own)
+    other, seen = _without_training(loaded, _digests(folder, own))
     known, notes = _known(other, trained.class_names)
     outside = trained.predict(other.test.images)
     metrics = {**_header(folder, trained, other), **_scores(trained, outside, known, rule)}
@@ -85,6 +85,8 @@ def evaluate_run(
         strange = known < 0 if (known < 0).any() else known >= 0
         metrics |= _strangeness(trained.predict(own.test.images), outside, strange)
         notes += _chosen_on(other, own, rule)
+    else:
+        notes += ("how well it tells these from its own images is left out: those are not here, or have changed",)
     if folder.is_dir():  # not a model that comes with the library
         try:
             write_json(folder / "evaluations" / f"{file_name(other.name)}.json", metrics)
@@ -93,14 +95,19 @@ def evaluate_run(
     return Evaluation(metrics, (*other.notes, *seen, *notes))
 
 
-def _without_training(other: Dataset, own: Dataset | None) -> tuple[Dataset, tuple[str, ...]]:
+def _digests(folder: Path, own: Dataset | None) -> np.ndarray | None:
+    """Of the images that the model was trained on, if it is known."""
+    kept = trained_on(folder)
+    return own.train.digests() if kept is None and own is not None else kept
+
+
+def _without_training(other: Dataset, seen: np.ndarray | None) -> tuple[Dataset, tuple[str, ...]]:
     """`other` without the images that the run was trained on, and a sentence if there were such, or may be."""
-    if own is None:
+    if seen is None:
         return other, (
-            "the images that the model was trained on are not here, or have changed: any of them among these are "
-            "counted too, and how well it tells these from its own is left out",
+            "the images that the model was trained on are not known: any of them among these are counted too",
         )
-    new = ~other.test.is_in(own.train)
+    new = ~np.isin(other.test.digests(), seen)
     if new.all():
         return other, ()
     if not new.any():

@@ -167,9 +167,9 @@ def _within(limits: Limits, config: Config, folder: Path) -> tuple[Config, list[
         raise UsageError(f"the run has reached step {step}; give --max-steps of at least that, or leave it out")
     if step in (0, now.max_steps) or now.decay != "linear" or before.max_steps == now.max_steps:
         return new, []
-    rates = schedule(before)(step), schedule(now)(step)
+    rates = f"{schedule(before)(step):.2g}", f"{schedule(now)(step):.2g}"
     falls = f"its learning rate falls to 0 at the last step, now {now.max_steps}, and so goes on from"
-    return new, [f"{falls} {rates[1]:.2g} instead of {rates[0]:.2g}"]
+    return new, [f"{falls} {rates[1]} instead of {rates[0]}"] if rates[0] != rates[1] else []
 
 
 def _loaded(data: Dataset) -> str:
@@ -181,13 +181,14 @@ def _loaded(data: Dataset) -> str:
 
 def _warnings(config: Config, data: Dataset) -> Iterator[str]:
     """What makes the numbers of a run worth less, as far as the images show it before training."""
-    number = int(data.is_counted().sum())
+    counted = data.is_counted()
+    number, no_copies = int(counted.sum()), "" if counted.all() else " that are no copies"
     needed = images_needed(config.max_error, config.confidence, config.max_unusual)
     if number < needed:
         yield (
-            f"{number} held-out images that are no copies are too few for the model to decide alone and be wrong in at "
-            f"most {100 * config.max_error:g} %, which takes {needed} if {100 * config.max_unusual:g} % are unusual; "
-            "hold out more, or raise --max-error"
+            f"with {number} held-out images{no_copies} the model will leave all decisions to a person: to decide alone "
+            f"and be wrong in at most {100 * config.max_error:g} % takes {needed} of them, if "
+            f"{100 * config.max_unusual:g} % are unusual; hold out more, or raise --max-error"
         )
     if copies := sum(int(part.is_in(data.train).sum()) for part in data.parts[1:]):
         yield (

@@ -6,6 +6,7 @@ checkpoint/         the last states of training
 metrics.json        the final metrics, written last: a run without them is not finished; equal runs have equal files
 predictions.csv     what is said of each test image, with its file or number, and who decides: equal as well
 model.safetensors   the trained model, with what prediction needs
+trained-on.safetensors  digests of the images that it was trained on: none of them may count later
 manifest.json       version, command, seed, dataset, libraries, device, seconds
 report.html         all this for a person
 evaluations/        metrics on other datasets
@@ -25,12 +26,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from tickgp.data.dataset import Dataset, load_dataset
 from tickgp.data.locate import DataDir, DatasetUnavailableError, check_data_dir
 from tickgp.errors import UsageError
 from tickgp.files import write_whole
 from tickgp.runs.places import is_there, resolved, whole_name
 from tickgp.training.config import Config, DataConfig
+from tickgp.training.tensors import read_some, save_tree
 from tickgp.training.toml import format_config, read_config
 
 try:
@@ -39,7 +43,9 @@ except ImportError:  # on Windows
     fcntl = None  # type: ignore[assignment]
 
 PREVIOUS = "previous-run"
-_RESULTS = ("metrics.json", "predictions.csv", "metrics.jsonl", "model.safetensors", "manifest.json", "report.html")
+_TRAINED_ON = "trained-on.safetensors"
+_MODEL = ("model.safetensors", _TRAINED_ON)
+_RESULTS = ("metrics.json", "predictions.csv", "metrics.jsonl", *_MODEL, "manifest.json", "report.html")
 _FILES = (*_RESULTS, "config.toml")
 _FOLDERS = ("checkpoint", "evaluations", "tensorboard")
 
@@ -194,6 +200,17 @@ def own_data(folder: Path, config: Config, dataset: str, data_dir: Path | None =
         return load_own(folder, config, data_dir, dataset), True
     except ValueError:
         return None, False
+
+
+def keep_trained_on(folder: Path, data: Dataset) -> None:
+    """Leave digests of the training images in the folder of the run: the images may be moved, changed or gone later."""
+    save_tree(folder / _TRAINED_ON, {"digests": data.train.digests()})
+
+
+def trained_on(folder: Path) -> np.ndarray | None:
+    """Digests of the images that the model in `folder` was trained on; None if it is not that of a run."""
+    path = folder / _TRAINED_ON
+    return read_some(path, "digests")[0] if path.is_file() else None
 
 
 def recorded_data(folder: Path) -> DataConfig | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -46,7 +46,7 @@ class Answer:
 
 def predict_files(
     trained: TrainedModel,
-    files: str | Path | Sequence[str | Path],
+    files: str | Path | Iterable[str | Path],
     *,
     rule: Rule | None = None,
     skip_bad_images: bool = False,
@@ -62,7 +62,7 @@ def predict_files(
         shape = "×".join(map(str, trained.image_shape))
         raise UsageError(f"this model takes inputs of {shape} numbers, which are no pictures; give a model of images")
     rule = trained.rule() if rule is None else rule
-    files = [files] if isinstance(files, str | Path) else files
+    files = [files] if isinstance(files, str | Path) else [*files]
     answers: list[Answer] = []
     problems: list[str] = []
     for start in range(0, len(files), _AT_ONCE):

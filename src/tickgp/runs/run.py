@@ -16,7 +16,7 @@ from tickgp.errors import UsageError
 from tickgp.evaluation.bound import dataset_elbo, guessing_bound
 from tickgp.evaluation.familiarity import Familiarity
 from tickgp.runs.events import Event, Note, Report, Stage, Step
-from tickgp.runs.folder import read_history, read_json, withdraw, write_history, write_json
+from tickgp.runs.folder import keep_trained_on, read_history, read_json, withdraw, write_history, write_json
 from tickgp.runs.judge import final_metrics, held_out, overfitting, some_of_each, watch
 from tickgp.runs.manifest import write_manifest
 from tickgp.runs.model_file import TrainedModel, save_model
@@ -132,6 +132,7 @@ class Run:
         p = np.asarray(prediction.probabilities, float)
         trained = replace(trained, held_out=held_out(trained, self.data, prediction))
         withdraw(self.folder)
+        keep_trained_on(self.folder, self.data)
         save_model(self.folder, trained)
         self.write_manifest(self.before + time.monotonic() - self.began)
         write_predictions(self.folder, self.data, prediction, trained.rule())

@@ -6,13 +6,14 @@ from dataclasses import fields
 from pathlib import Path
 
 import jax
+import numpy as np
 
 from tickgp.data.catalogue import CATALOGUE
 from tickgp.data.dataset import Dataset
 from tickgp.errors import UsageError
 from tickgp.gp.models import DeepGP
 from tickgp.gp.warm_start import warm_start
-from tickgp.runs.folder import own_data
+from tickgp.runs.folder import own_data, trained_on
 from tickgp.runs.model_file import load_config, load_model, strides
 from tickgp.training.assemble import initialiser
 from tickgp.training.config import Config
@@ -34,6 +35,11 @@ def inherited(config: Config, fresh: DeepGP, data: Dataset, key: jax.Array) -> t
         raise UsageError(f"the model of {folder} is for images of {there}, and these are of {here}; start from another")
     unknown = _check_unseen(folder, source.config, config, data)
     trained = source.model
+    if len(trained.layers) == 1 < len(fresh.layers):
+        raise UsageError(
+            f"the model of {folder} has a single layer, and a deep one starts from a deep one; train it without "
+            "--start-from"
+        )
     if len(fresh.layers) == len(trained.layers) + 1:
         trained = warm_start(
             trained,
@@ -69,20 +75,21 @@ def inherited(config: Config, fresh: DeepGP, data: Dataset, key: jax.Array) -> t
 
 
 def _check_unseen(folder: Path, before: Config, config: Config, data: Dataset) -> str:
-    """Images that are held out now must not be among those that `folder` was trained on; what to say if those are gone.
-
-    They are compared pixel by pixel, since the same images may be at several places. Published ones of another name are
-    not: they might have to be downloaded.
-    """
-    if before.data.dataset in CATALOGUE and before.data.dataset != config.data.dataset:
-        return ""
-    own, _ = own_data(folder, before, config.data.dataset, config.data.data_dir)
-    if own is None:
-        return "; its own training images are not here: none of them may be among the images that are held out now"
+    """Images held out now must not be among those that `folder` was trained on; a sentence if that is not known."""
+    seen = trained_on(folder)
+    if seen is None:
+        if before.data.dataset in CATALOGUE and before.data.dataset != config.data.dataset:
+            return ""  # to compare these they might have to be downloaded
+        own, _ = own_data(folder, before, config.data.dataset, config.data.data_dir)
+        if own is None:
+            return "; make sure that it was not trained on images that are held out now: its own are not here to tell"
+        seen = own.train.digests()
     parts = data.parts[1:]
-    if number := sum(int((part.is_in(own.train) & ~part.is_in(data.train)).sum()) for part in parts):
+    counted = [np.isin(part.digests(), seen) & ~part.is_in(data.train) for part in parts]
+    if number := sum(int(each.sum()) for each in counted):
         raise UsageError(
             f"{folder} was trained on {number} of the {sum(map(len, parts))} images that are held out now; start from "
-            "it with its seed, shares and numbers of images"
+            "it with its seed, shares and numbers of images, or, if there are more images than then, put those to "
+            "train on and those to test on into folders train and test yourself"
         )
     return ""
