@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 
 from tickgp.errors import UsageError
+
+_AT_ONCE = 1024
+"""Images that are looked at together."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -32,18 +36,20 @@ class Split:
         names = None if self.names is None else tuple(np.array(self.names, object)[chosen])
         return Split(self.images[chosen], self.labels[chosen], names)
 
+    @cached_property
     def digests(self) -> np.ndarray:
         """A number for each image, the same for the same pixels, as bytes or as floats: in practice for no others."""
-        return np.array([_digest(image) for image in self.images], np.uint64)
+        parts = (self.images[i : i + _AT_ONCE] for i in range(0, len(self), _AT_ONCE))
+        return np.array([_digest(image) for part in parts for image in _as_bytes(part)], np.uint64)
 
     def is_in(self, other: Split) -> np.ndarray:
         """Which images are among those of `other` too, pixel for pixel."""
-        return np.isin(self.digests(), other.digests())
+        return np.isin(self.digests, other.digests)
 
     def is_new(self, beside: Split) -> np.ndarray:
         """Which images are neither among those of `beside` nor, pixel for pixel, the same as an earlier one."""
         first = np.zeros(len(self), bool)
-        first[np.unique(self.digests(), return_index=True)[1]] = True
+        first[np.unique(self.digests, return_index=True)[1]] = True
         return first & ~self.is_in(beside)
 
     def map_images(self, change: Callable[[np.ndarray], np.ndarray]) -> Split:
@@ -55,11 +61,18 @@ class Split:
         return str(i) if self.names is None else self.names[i]
 
 
+def _as_bytes(images: np.ndarray) -> Iterable[np.ndarray]:
+    """Floats that are bytes divided by 255 as these bytes, others in single precision."""
+    if images.dtype == np.uint8:
+        return images
+    levels = np.rint(255 * images)
+    are = (np.abs(255 * images - levels) <= 1e-3) & (levels >= 0) & (levels <= 255)
+    whole = are.reshape(len(images), -1).all(axis=1)
+    each = zip(whole, levels, images, strict=True)
+    return [level.astype(np.uint8) if is_bytes else image.astype(np.float32) for is_bytes, level, image in each]
+
+
 def _digest(image: np.ndarray) -> int:
-    if image.dtype != np.uint8:
-        levels = np.rint(255 * image)
-        are_bytes = np.allclose(255 * image, levels, rtol=0, atol=1e-3) and levels.min() >= 0 and levels.max() <= 255
-        image = levels.astype(np.uint8) if are_bytes else image.astype(np.float32)
     return int.from_bytes(hashlib.blake2b(image.tobytes(), digest_size=8).digest())
 
 
@@ -97,9 +110,11 @@ class Contents:
             return replace(kept, labels=numbers[kept.labels])
 
         kept = replace(self._map(part), class_names=class_names)
-        if not all(map(len, kept.parts)):
-            kind = next(kind for kind in ("train", "test", "validation") if not len(getattr(kept, kind) or ()))
-            raise UsageError(f"no {kind} image is of the classes {', '.join(class_names)}; add some, or name others")
+        for kind in ("train", "test", "validation"):
+            if (split := getattr(kept, kind)) is not None and not len(split):
+                raise UsageError(
+                    f"no {kind} image is of the classes {', '.join(class_names)}; add some, or name others"
+                )
         return kept
 
     def _map(self, change: Callable[[Split], Split]) -> Contents:

@@ -98,7 +98,7 @@ def evaluate_run(
 def _digests(folder: Path, own: Dataset | None) -> np.ndarray | None:
     """Of the images that the model was trained on, if it is known."""
     kept = trained_on(folder)
-    return own.train.digests() if kept is None and own is not None else kept
+    return own.train.digests if kept is None and own is not None else kept
 
 
 def _without_training(other: Dataset, seen: np.ndarray | None) -> tuple[Dataset, tuple[str, ...]]:
@@ -107,7 +107,7 @@ def _without_training(other: Dataset, seen: np.ndarray | None) -> tuple[Dataset,
         return other, (
             "the images that the model was trained on are not known: any of them among these are counted too",
         )
-    new = ~np.isin(other.test.digests(), seen)
+    new = ~np.isin(other.test.digests, seen)
     if new.all():
         return other, ()
     if not new.any():

@@ -204,7 +204,7 @@ def own_data(folder: Path, config: Config, dataset: str, data_dir: Path | None =
 
 def keep_trained_on(folder: Path, data: Dataset) -> None:
     """Leave digests of the training images in the folder of the run: the images may be moved, changed or gone later."""
-    save_tree(folder / _TRAINED_ON, {"digests": data.train.digests()})
+    save_tree(folder / _TRAINED_ON, {"digests": data.train.digests})
 
 
 def trained_on(folder: Path) -> np.ndarray | None:

@@ -83,9 +83,9 @@ def _check_unseen(folder: Path, before: Config, config: Config, data: Dataset) -
         own, _ = own_data(folder, before, config.data.dataset, config.data.data_dir)
         if own is None:
             return "; make sure that it was not trained on images that are held out now: its own are not here to tell"
-        seen = own.train.digests()
+        seen = own.train.digests
     parts = data.parts[1:]
-    counted = [np.isin(part.digests(), seen) & ~part.is_in(data.train) for part in parts]
+    counted = [np.isin(part.digests, seen) & ~part.is_in(data.train) for part in parts]
     if number := sum(int(each.sum()) for each in counted):
         raise UsageError(
             f"{folder} was trained on {number} of the {sum(map(len, parts))} images that are held out now; start from "
