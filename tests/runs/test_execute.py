@@ -318,14 +318,15 @@ def test_a_run_goes_on_with_images_that_were_moved(tmp_path):
     assert list(execute(run, replace(SMALL, data=DataConfig(f"npz:{old}")), stop=lambda: True))[-1] == Stopped(0)
     prepare(replace(SMALL, data=DataConfig(f"npz:{old}")), run)
     asked = iter(range(100))
-    assert list(execute(run, stop=lambda: next(asked) == 5))[-1] == Stopped(5)
+    assert list(execute(run, stop=lambda: next(asked) == 5, command="begin"))[-1] == Stopped(5)
     old.rename(new)
     with pytest.raises(ValueError, match=r"not there any more; put it back, or .* `tickgp train --resume`"):
         list(execute(run))
     with pytest.raises(ValueError, match="is no longer what"):
         list(execute(run, dataset=f"npz:{tmp_path}/other.npz"))
     assert read_config(run / "config.toml").data == DataConfig(f"npz:{old}")
-    *_, event = execute(run, dataset=f"npz:{tmp_path}/run/../new.npz")
+    *_, event = execute(run, dataset=f"npz:{tmp_path}/run/../new.npz", command="go on")
+    assert json.loads((run / "manifest.json").read_text())["command"] == "begin && go on"
     assert event.metrics["dataset"] == f"npz:{new}"
     assert read_config(run / "config.toml").data == DataConfig(f"npz:{new}")
     new.rename(old)  # and also when it has been finished

@@ -21,11 +21,11 @@ _LIBRARIES = ("jax", "jaxlib", "equinox", "optax", "numpy")
 
 
 def write_manifest(folder: Path, config: Config, data: Dataset, command: str, device: str, seconds: float) -> None:
-    """How a run was made. The command is the one that began it."""
+    """How a run was made. The command is the one that began it, and then those that continued it."""
     path = folder / "manifest.json"
-    first = read_json(path)["command"] if path.is_file() else command
+    before = read_json(path)["command"] if path.is_file() else ""
     content = {
-        "command": first,
+        "command": command if not before else before if before.endswith(command) else f"{before} && {command}",
         "seed": config.seed,
         "dataset": {
             "name": data.name,
