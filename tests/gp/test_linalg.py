@@ -6,8 +6,10 @@ import numpy as np
 import problems
 import pytest
 
-from tickgp.gp import linalg
+from tickgp.gp import builders, linalg
 from tickgp.gp.compiling import platform
+from tickgp.gp.likelihoods import Softmax
+from tickgp.gp.objective import expected_log_prob
 
 LAPACK = ("cholesky", "triangular_solve")
 each_size = pytest.mark.parametrize("M", [1, 7, 32, 70])
@@ -65,6 +67,17 @@ def test_on_a_cpu_lapack_is_asked_for_one_matrix_at_a_time():
         calls = [shape for name, shape in problems.traced(function, *arguments) if name in LAPACK]
         assert calls
         assert set(calls) == {(4, 4)}
+
+
+def test_so_it_is_for_joint_samples_of_several_layers():
+    x = np.random.default_rng(0).random((4, 9, 8, 1))
+    sizes = {"depth": 3, "patch_size": 3, "channels": 2, "num_inducing": 5}
+    model = builders.deep_conv(x, Softmax(3), sampling="full", **sizes, key=jax.random.key(0))
+    fit = lambda model, x, key: expected_log_prob(model, x, jnp.zeros(4, int), key=key, num_samples=2)
+    trace = problems.traced(fit, model, jnp.asarray(x), jax.random.key(1))
+    calls = [shape for name, shape in trace if name in LAPACK]
+    assert len(calls) > 3
+    assert {np.prod(shape[:-2], dtype=int) for shape in calls} == {1}
 
 
 @each_size

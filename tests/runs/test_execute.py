@@ -398,6 +398,14 @@ def test_images_that_were_trained_on_are_not_held_out_later(tmp_path):
     (tmp_path / "data.npz").unlink()
     *_, event = execute(tmp_path / "more", replace(again, data=copied))
     assert isinstance(event, Finished)
+    np.savez(tmp_path / "b.npz", x=np.random.default_rng(2).random((60, 8, 8, 1)), y=np.arange(60) % 2)
+    second = replace(again, data=DataConfig(f"npz:{tmp_path / 'b.npz'}"))
+    list(execute(tmp_path / "second", second))
+    evaluation = evaluate_run(tmp_path / "second", f"npz:{tmp_path / 'copy.npz'}")
+    assert evaluation.metrics["test"]["n"] == 12, "it knows what the run before it was trained on"
+    deep = replace(again, model=ModelConfig(name="deep-tick", num_inducing=5), data=copied)
+    with pytest.raises(UsageError, match="has a single layer, and a deep one starts from a deep one"):
+        list(execute(tmp_path / "deep", deep))
     (tmp_path / "run" / "trained-on.safetensors").unlink()  # as of a saved classifier
     np.savez(tmp_path / "copy.npz", x=np.random.default_rng(1).random((60, 8, 8, 1)), y=np.arange(60) % 2)
     said = [event.text for event in execute(tmp_path / "new", replace(again, data=copied)) if isinstance(event, Note)]

@@ -12,7 +12,7 @@ import numpy as np
 
 from tickgp.errors import UsageError
 
-_AT_ONCE = 1024
+_AT_ONCE = 64
 """Images that are looked at together."""
 
 

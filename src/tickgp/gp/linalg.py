@@ -167,6 +167,6 @@ def _each(call: Callable[..., Array], *stacks: Float[Array, "*stack _ _"]) -> Fl
     shape = stacks[0].shape[:-2]
     if platform() != "cpu" or math.prod(shape) == 1:
         return call(*stacks)
-    flat = [stack.reshape(-1, *stack.shape[-2:]) for stack in stacks]
+    flat = [stack.reshape(math.prod(shape), *stack.shape[-2:]) for stack in stacks]
     results = jax.lax.map(lambda matrices: call(*matrices), tuple(flat))
     return results.reshape(*shape, *results.shape[-2:])

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray, Shaped
 
+from tickgp.gp.compiling import platform
 from tickgp.gp.models import DeepGP
 
 
@@ -51,4 +52,7 @@ def expected_log_prob(
         f = model.propagate(images, key=key_hidden)
         return model.likelihood.expected_log_prob(f, labels, key=key_likelihood, num_samples=likelihood_samples)
 
-    return jnp.mean(jax.vmap(one_sample)(jax.random.split(key, num_samples)), axis=0)
+    keys = jax.random.split(key, num_samples)
+    # Joint draws factorise matrices, on a CPU one at a time: see `linalg._each`.
+    in_turn = num_samples > 1 and model.sampling == "full" and platform() == "cpu"
+    return jnp.mean(jax.lax.map(one_sample, keys) if in_turn else jax.vmap(one_sample)(keys), axis=0)

@@ -86,7 +86,10 @@ def evaluate_run(
         metrics |= _strangeness(trained.predict(own.test.images), outside, strange)
         notes += _chosen_on(other, own, rule)
     else:
-        notes += ("how well it tells these from its own images is left out: those are not here, or have changed",)
+        notes += (
+            "how well it tells these from its own images is left out: those are not here, or have changed; so it is "
+            "not known either whether the threshold was chosen on some of these",
+        )
     if folder.is_dir():  # not a model that comes with the library
         try:
             write_json(folder / "evaluations" / f"{file_name(other.name)}.json", metrics)

@@ -21,6 +21,7 @@ from tickgp.runs.folder import (
     check_free,
     forget_previous,
     held,
+    keep_trained_on,
     load_data,
     load_own,
     prepare,
@@ -75,13 +76,15 @@ def execute(
             yield Stopped(0 if new else reached(folder / "checkpoint"))
             return
         model_key, training_key, elbo_key = jax.random.split(jax.random.key(config.seed), 3)
-        model = _build(config, data, model_key, new)
+        model, seen = _build(config, data, model_key, new), None
         if config.training.start_from is not None and (new or not checkpoints(folder / "checkpoint")):
-            model, note = inherited(config, model, data, model_key)
+            model, seen, note = inherited(config, model, data, model_key)
             yield Note(note)
         if new:
             locked.enter_context(held(folder))
             prepare(config, folder, overwrite=overwrite)
+        if seen is not None:
+            keep_trained_on(folder, seen)
         run = Run(folder, config, data, command, began)
         yield from _to_the_end(run, model, stop, training_key, elbo_key)
 

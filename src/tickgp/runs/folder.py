@@ -202,15 +202,22 @@ def own_data(folder: Path, config: Config, dataset: str, data_dir: Path | None =
         return None, False
 
 
-def keep_trained_on(folder: Path, data: Dataset) -> None:
-    """Leave digests of the training images in the folder of the run: the images may be moved, changed or gone later."""
-    save_tree(folder / _TRAINED_ON, {"digests": data.train.digests})
+def keep_trained_on(folder: Path, digests: np.ndarray) -> None:
+    """Leave digests of training images in the folder of the run, beside those that are there from what it started from.
+
+    The images may be moved, changed or gone later.
+    """
+    before = trained_on(folder)
+    save_tree(folder / _TRAINED_ON, {"digests": np.unique(digests if before is None else [*before, *digests])})
 
 
 def trained_on(folder: Path) -> np.ndarray | None:
     """Digests of the images that the model in `folder` was trained on; None if it is not that of a run."""
     path = folder / _TRAINED_ON
-    return read_some(path, "digests")[0] if path.is_file() else None
+    try:
+        return read_some(path, "digests")[0] if path.is_file() else None
+    except KeyError:
+        raise ValueError(f"{path} is damaged: it has no digests; remove it") from None
 
 
 def recorded_data(folder: Path) -> DataConfig | None:

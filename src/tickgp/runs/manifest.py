@@ -21,7 +21,7 @@ _LIBRARIES = ("jax", "jaxlib", "equinox", "optax", "numpy")
 
 
 def write_manifest(folder: Path, config: Config, data: Dataset, command: str, device: str, seconds: float) -> None:
-    """How a run was made. The command is the one that began it, and then those that continued it."""
+    """How a run was made. The command is the one that began it, and, if that is another, the one that finished it."""
     path = folder / "manifest.json"
     before = read_json(path)["command"] if path.is_file() else ""
     content = {

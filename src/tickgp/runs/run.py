@@ -132,7 +132,7 @@ class Run:
         p = np.asarray(prediction.probabilities, float)
         trained = replace(trained, held_out=held_out(trained, self.data, prediction))
         withdraw(self.folder)
-        keep_trained_on(self.folder, self.data)
+        keep_trained_on(self.folder, self.data.train.digests)
         save_model(self.folder, trained)
         self.write_manifest(self.before + time.monotonic() - self.began)
         write_predictions(self.folder, self.data, prediction, trained.rule())

@@ -18,10 +18,13 @@ from tickgp.runs.model_file import load_config, load_model, strides
 from tickgp.training.assemble import initialiser
 from tickgp.training.config import Config
 
+_UNKNOWN = "; make sure that it was not trained on images that are held out now: its own are not here to tell"
 
-def inherited(config: Config, fresh: DeepGP, data: Dataset, key: jax.Array) -> tuple[DeepGP, str]:
+
+def inherited(config: Config, fresh: DeepGP, data: Dataset, key: jax.Array) -> tuple[DeepGP, np.ndarray | None, str]:
     """`fresh` with the numbers of the model that it is to start from, made a layer deeper if need be, and a sentence.
 
+    Between them digests of the images that this was trained on, if they are known.
     Refused are models for other images, of other shapes, and those that were trained on images held out now.
     """
     folder, new = config.training.start_from, config.model
@@ -33,7 +36,8 @@ def inherited(config: Config, fresh: DeepGP, data: Dataset, key: jax.Array) -> t
     if source.image_shape != (shape := data.train.images.shape[1:]):
         there, here = ("×".join(map(str, sizes)) for sizes in (source.image_shape, shape))
         raise UsageError(f"the model of {folder} is for images of {there}, and these are of {here}; start from another")
-    unknown = _check_unseen(folder, source.config, config, data)
+    if (seen := _seen(folder, source.config, config)) is not None:
+        _check_unseen(folder, seen, data)
     trained = source.model
     if len(trained.layers) == 1 < len(fresh.layers):
         raise UsageError(
@@ -69,21 +73,23 @@ def inherited(config: Config, fresh: DeepGP, data: Dataset, key: jax.Array) -> t
     where = f"{folder} ({differing})" if differing else folder
     note = (
         f"starts from the trained model of {where}; its numbers take the place of settings of the start, such as "
-        f"variances and lengthscales{unknown}"
+        f"variances and lengthscales{'' if seen is not None else _UNKNOWN}"
     )
-    return jax.tree.unflatten(jax.tree.structure(fresh), jax.tree.leaves(trained)), note
+    return jax.tree.unflatten(jax.tree.structure(fresh), jax.tree.leaves(trained)), seen, note
 
 
-def _check_unseen(folder: Path, before: Config, config: Config, data: Dataset) -> str:
-    """Images held out now must not be among those that `folder` was trained on; a sentence if that is not known."""
-    seen = trained_on(folder)
-    if seen is None:
-        if before.data.dataset in CATALOGUE and before.data.dataset != config.data.dataset:
-            return ""  # to compare these they might have to be downloaded
-        own, _ = own_data(folder, before, config.data.dataset, config.data.data_dir)
-        if own is None:
-            return "; make sure that it was not trained on images that are held out now: its own are not here to tell"
-        seen = own.train.digests
+def _seen(folder: Path, before: Config, config: Config) -> np.ndarray | None:
+    """Digests of the images that the model in `folder` was trained on; None if that is not known here."""
+    if (kept := trained_on(folder)) is not None:
+        return kept
+    if before.data.dataset in CATALOGUE and before.data.dataset != config.data.dataset:
+        return None  # these might have to be downloaded
+    own, _ = own_data(folder, before, config.data.dataset, config.data.data_dir)
+    return None if own is None else own.train.digests
+
+
+def _check_unseen(folder: Path, seen: np.ndarray, data: Dataset) -> None:
+    """Images held out now must not be among those that `folder` was trained on."""
     parts = data.parts[1:]
     counted = [np.isin(part.digests, seen) & ~part.is_in(data.train) for part in parts]
     if number := sum(int(each.sum()) for each in counted):
@@ -92,4 +98,3 @@ def _check_unseen(folder: Path, before: Config, config: Config, data: Dataset) -
             "it with its seed, shares and numbers of images, or, if there are more images than then, put those to "
             "train on and those to test on into folders train and test yourself"
         )
-    return ""
