@@ -49,7 +49,8 @@ def evaluate_run(
     images; they are left out where these are not there any more.
     """
     trained = load_model(folder)
-    dataset = dataset or (recorded_data(folder) or trained.config.data).dataset
+    before = recorded_data(folder) or trained.config.data
+    dataset = dataset or before.dataset
     if dataset == ARRAYS:
         raise UsageError(f"the model in {folder} was fitted on arrays; name a dataset with --dataset")
     if trained.takes_rows:
@@ -67,17 +68,21 @@ def evaluate_run(
             )
         scores = _scores(trained, trained.predict(own.test.images), own.test.labels, rule)
         return Evaluation({**_header(folder, trained, own), **scores}, (*own.notes, *_chosen_on(own, own, rule)))
-    before, settings = recorded_data(folder) or trained.config.data, trained.config
-    loaded = load_dataset(
+    other = load_dataset(
         dataset,
         data_dir=(data_dir, before.data_dir),
-        fit=settings.data.fit,
+        fit=trained.config.data.fit,
         skip_bad_images=skip_bad_images,
         test_share=1.0,
-        seed=settings.seed,
+        seed=trained.config.seed,
         like=trained.image_shape,
     )
-    other, seen = _without_training(loaded, _digests(folder, own))
+    return _on_other(folder, trained, other, own, rule)
+
+
+def _on_other(folder: Path, trained: TrainedModel, data: Dataset, own: Dataset | None, rule: Rule) -> Evaluation:
+    """On data that are not the run's own, which these are told from if they are there."""
+    other, seen = _without_training(data, _digests(folder, own))
     known, notes = _known(other, trained.class_names)
     outside = trained.predict(other.test.images)
     metrics = {**_header(folder, trained, other), **_scores(trained, outside, known, rule)}
